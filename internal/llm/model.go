@@ -1,0 +1,110 @@
+// Package llm asks language models. The seam is one small interface: a Model
+// streams the parts of one answer, and leaving the loop (or cancelling the
+// context) cancels the request to the provider.
+//
+// The catalogue knows the providers (stored records, environment keys, local
+// servers on their default ports), lists their models and resolves a handle
+// "provider/model" to a Model. Chat completions, which carry most providers,
+// are spoken by openai.go; offline/ answers without any provider; fake/ is the
+// scripted model of tests.
+//
+// Errors are *Error: an agent.Error with one plain sentence that names the
+// setting to change, plus what the retry rules need (spec/harness.md section
+// 1.6): status codes decide, texts do not.
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"mneme/internal/agent"
+)
+
+// A Model answers requests. Implementations are safe for concurrent use.
+type Model interface {
+	// Stream asks the model and yields the parts of its answer in order. The
+	// last pair is either a PartFinish with a nil error or a zero Part with a
+	// non-nil error, always an *Error unless it is ctx's own. Stopping the loop
+	// or cancelling ctx ends the provider's request at once.
+	Stream(ctx context.Context, req *Request) iter.Seq2[Part, error]
+}
+
+// A Request is one question to a model.
+type Request struct {
+	Model  string // the provider's name of the model
+	System string // compiled system prompt; "" = none
+	// Messages are user, assistant, tool, notice and summary messages in the
+	// order the model shall see them; every tool call has its result. The
+	// client sends Message.Context in front of the parts. It must not change them.
+	Messages  []*agent.Message
+	Tools     []agent.ToolDef
+	MaxOutput int // tokens; 0 = the provider's default
+	// Settings are the agent's model settings (temperature, reasoning_effort,
+	// parallel_tool_calls …), a JSON object or nil.
+	Settings json.RawMessage
+	// CacheKey is stable per conversation, for providers with prompt caches.
+	CacheKey string
+}
+
+// A PartKind says which fields of a Part count.
+type PartKind uint8
+
+// The kinds of answer parts.
+const (
+	PartText      PartKind = iota + 1 // Text: the next piece of visible text
+	PartReasoning                     // Text, Field, Signature, Meta: the next piece of reasoning
+	PartCall                          // Call: one complete tool call
+	PartUsage                         // Usage: token counts; the last one holds
+	PartFinish                        // Finish: why the model stopped; always last
+)
+
+// A Part is one piece of a streamed answer.
+type Part struct {
+	Kind      PartKind
+	Finish    Finish
+	Text      string
+	Field     string          // the provider's field that reasoning came in
+	Signature string          // the provider's, opaque
+	Meta      json.RawMessage // the provider's, opaque
+	Call      *agent.CallPart // ids are already unique within the answer
+	Usage     agent.Usage
+}
+
+// Finish says why a model stopped.
+type Finish string
+
+// The reasons. A stream that ends without one is an error.
+const (
+	FinishStop   Finish = "stop"
+	FinishCalls  Finish = "tool_calls"
+	FinishLength Finish = "length"
+	FinishFilter Finish = "content_filter"
+)
+
+// An Error is a failed request.
+type Error struct {
+	agent.Error
+	// RetryAfter is the provider's wish, 0 = none.
+	RetryAfter time.Duration
+	// Overflow says that the prompt was too long for the model.
+	Overflow bool
+}
+
+// Unwrap gives the plain error to errors.As.
+func (e *Error) Unwrap() error { return &e.Error }
+
+// Info describes a model of the catalogue.
+type Info struct {
+	Handle       string // provider/model
+	Provider     string // provider id, such as lmstudio
+	ProviderType string // what clients call its API family
+	Name         string // the provider's name of the model
+	Label        string
+	Context      int // window in tokens
+	MaxOutput    int // tokens
+	Endpoint     string
+	Reasoning    bool
+	Images       bool
+}
