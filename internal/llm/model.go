@@ -83,9 +83,13 @@ const (
 	FinishFilter Finish = "content_filter"
 )
 
+// Plain is the part of an Error that users see. (Embedded under its own name,
+// agent.Error would hide its Error method.)
+type Plain = agent.Error
+
 // An Error is a failed request.
 type Error struct {
-	agent.Error
+	Plain
 	// RetryAfter is the provider's wish, 0 = none.
 	RetryAfter time.Duration
 	// Overflow says that the prompt was too long for the model.
@@ -93,7 +97,7 @@ type Error struct {
 }
 
 // Unwrap gives the plain error to errors.As.
-func (e *Error) Unwrap() error { return &e.Error }
+func (e *Error) Unwrap() error { return &e.Plain }
 
 // Info describes a model of the catalogue.
 type Info struct {
