@@ -86,12 +86,13 @@ func (c *Content) UnmarshalJSON(data []byte) error {
 		return errors.New("content is empty")
 	}
 	if why := c.read(raw); why != "" {
-		return fmt.Errorf("content %s", why)
+		return fmt.Errorf("content%s", why)
 	}
 	return nil
 }
 
-// read takes valid JSON without copying it. It returns what is wrong with it.
+// read takes valid JSON without copying it. It returns what is wrong with it, to
+// be put right after the content's name.
 func (c *Content) read(raw []byte) string {
 	*c = Content{raw: raw}
 	switch raw[0] {
@@ -107,7 +108,7 @@ func (c *Content) read(raw []byte) string {
 			c.parts = append(c.parts, p)
 		}
 	default:
-		return "must be a string or an array of parts, not " + kindOf(raw)
+		return " must be a string or an array of parts, not " + kindOf(raw)
 	}
 	return ""
 }

@@ -94,44 +94,43 @@ func (s *StreamDelta) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Deltas makes an empty one of every delta type. It is read only.
+var Deltas = []func() Delta{
+	func() Delta { return new(AssistantDelta) },
+	func() Delta { return new(ReasoningDelta) },
+	func() Delta { return new(UserDelta) },
+	func() Delta { return new(ToolCallDelta) },
+	func() Delta { return new(ToolReturnDelta) },
+	func() Delta { return new(UsageDelta) },
+	func() Delta { return new(StopReasonDelta) },
+	func() Delta { return new(ErrorDelta) },
+	func() Delta { return new(EventDelta) },
+	func() Delta { return new(SummaryDelta) },
+	func() Delta { return new(ClassificationDelta) },
+	func() Delta { return new(ToolStartDelta) },
+	func() Delta { return new(ToolEndDelta) },
+	func() Delta { return new(StatusDelta) },
+	func() Delta { return new(RetryDelta) },
+	func() Delta { return new(LoopErrorDelta) },
+	func() Delta { return new(CommandStartDelta) },
+	func() Delta { return new(CommandEndDelta) },
+	func() Delta { return &CommandStartDelta{Plain: true} },
+	func() Delta { return &CommandEndDelta{Plain: true} },
+}
+
+var deltaIndex = indexDeltas()
+
+func indexDeltas() map[string]func() Delta {
+	index := make(map[string]func() Delta, len(Deltas))
+	for _, d := range Deltas {
+		index[d().MessageType()] = d
+	}
+	return index
+}
+
 func newDelta(messageType string) Delta {
-	switch messageType {
-	case "assistant_message":
-		return new(AssistantDelta)
-	case "reasoning_message":
-		return new(ReasoningDelta)
-	case "user_message":
-		return new(UserDelta)
-	case "approval_request_message":
-		return new(ToolCallDelta)
-	case "tool_return_message":
-		return new(ToolReturnDelta)
-	case "usage_statistics":
-		return new(UsageDelta)
-	case "stop_reason":
-		return new(StopReasonDelta)
-	case "error_message":
-		return new(ErrorDelta)
-	case "event_message":
-		return new(EventDelta)
-	case "summary_message":
-		return new(SummaryDelta)
-	case "approval_classification_end":
-		return new(ClassificationDelta)
-	case "client_tool_start":
-		return new(ToolStartDelta)
-	case "client_tool_end":
-		return new(ToolEndDelta)
-	case "status":
-		return new(StatusDelta)
-	case "retry":
-		return new(RetryDelta)
-	case "loop_error":
-		return new(LoopErrorDelta)
-	case "slash_command_start", "command_start":
-		return &CommandStartDelta{Plain: messageType == "command_start"}
-	case "slash_command_end", "command_end":
-		return &CommandEndDelta{Plain: messageType == "command_end"}
+	if make, ok := deltaIndex[messageType]; ok {
+		return make()
 	}
 	return new(OtherDelta)
 }

@@ -40,37 +40,47 @@ type Event struct {
 	Raw json.RawMessage
 }
 
-// newEvent makes the empty body of an event type, nil if it is unknown.
-func newEvent(typ string) EventBody {
-	switch typ {
-	case "stream_delta":
-		return new(StreamDelta)
-	case "update_loop_status":
-		return new(LoopStatusUpdate)
-	case "update_device_status":
-		return new(DeviceStatusUpdate)
-	case "update_queue":
-		return new(QueueUpdate)
-	case "update_subagent_state":
-		return new(SubagentUpdate)
-	case "control_request":
-		return new(ControlRequest)
-	case "turn_finished":
-		return new(TurnFinished)
-	case "external_tool_call_request":
-		return new(ExternalToolCallRequest)
-	case "file_ops":
-		return new(FileOps)
-	case "memory_updated":
-		return new(MemoryUpdated)
-	case "agents_changed":
-		return new(AgentsChanged)
-	case "conversations_changed":
-		return new(ConversationsChanged)
-	case "error":
-		return new(ErrorEvent)
+// EventInfo describes one event type.
+type EventInfo struct {
+	New func() EventBody
+	// Bare events have no envelope and go only to the connection they concern.
+	Bare bool
+	Doc  string // one sentence
+}
+
+// Events is every event that has a type here. It is read only.
+var Events = []EventInfo{
+	{New: event[StreamDelta], Doc: "A piece of a turn's output."},
+	{New: event[LoopStatusUpdate], Doc: "What the runtime is busy with."},
+	{New: event[DeviceStatusUpdate], Doc: "What surrounds the runtime: directory, mode, tools, skills."},
+	{New: event[QueueUpdate], Doc: "The inputs that wait, and what left the queue."},
+	{New: event[SubagentUpdate], Doc: "The subagents of the runtime."},
+	{New: event[ControlRequest], Doc: "A tool call asks for an approval, or the agent asks a question."},
+	{New: event[TurnFinished], Doc: "The end of a turn."},
+	{New: event[FileOps], Doc: "A tool or a command wrote a file."},
+	{New: event[ExternalToolCallRequest], Bare: true, Doc: "A tool of this client is to run."},
+	{New: event[MemoryUpdated], Bare: true, Doc: "Memory files changed."},
+	{New: event[AgentsChanged], Bare: true, Doc: "An agent changed; sent to connections that watch changes."},
+	{New: event[ConversationsChanged], Bare: true, Doc: "A conversation changed; sent to connections that watch changes."},
+	{New: event[ErrorEvent], Bare: true, Doc: "Answer to a frame that has no other answer."},
+}
+
+// event makes the empty body of an event type.
+func event[T any, P interface {
+	*T
+	EventBody
+}]() EventBody {
+	return P(new(T))
+}
+
+var eventIndex = indexEvents()
+
+func indexEvents() map[string]func() EventBody {
+	index := make(map[string]func() EventBody, len(Events))
+	for _, e := range Events {
+		index[e.New().EventType()] = e.New
 	}
-	return nil
+	return index
 }
 
 // DecodeEvent reads an event frame leniently: unknown fields are ignored and an
@@ -99,10 +109,11 @@ func DecodeEvent(data []byte) (Event, error) {
 		}
 		ev.EmittedAt = at
 	}
-	body := newEvent(ev.Type)
-	if body == nil {
+	newBody, ok := eventIndex[ev.Type]
+	if !ok {
 		return ev, nil
 	}
+	body := newBody()
 	if err := json.Unmarshal(data, body); err != nil {
 		return ev, fmt.Errorf("read %s: %w", ev.Type, err)
 	}

@@ -10,10 +10,10 @@ import (
 // approval (spec/app-server-core.md section 4). With a request_id it is
 // answered by input_accepted.
 type Input struct {
-	Runtime Runtime
+	Runtime Runtime `json:"runtime"`
 	// ActingUserID is runtime.acting_user_id, an attribution; empty = none.
-	ActingUserID string
-	Payload      InputPayload
+	ActingUserID string       `json:"-"`
+	Payload      InputPayload `json:"payload"`
 }
 
 // An InputPayload is a *[CreateMessage] or an *[ApprovalResponse].
@@ -282,7 +282,7 @@ func readInputMessage(i int, raw []byte) (InputMessage, *PayloadError) {
 		return msg, violation("%s.content is required and must be a string or an array of parts", at)
 	}
 	if why := msg.Content.read(content); why != "" {
-		return msg, violation("%s.content %s", at, why)
+		return msg, violation("%s.content%s", at, why)
 	}
 	return msg, nil
 }
