@@ -158,7 +158,18 @@ type UpdateToolsetResponse struct {
 // A ReasoningEffort says how much a model may think.
 type ReasoningEffort string
 
-var efforts = []ReasoningEffort{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+// The reasoning efforts.
+const (
+	EffortNone    ReasoningEffort = "none"
+	EffortMinimal ReasoningEffort = "minimal"
+	EffortLow     ReasoningEffort = "low"
+	EffortMedium  ReasoningEffort = "medium"
+	EffortHigh    ReasoningEffort = "high"
+	EffortXHigh   ReasoningEffort = "xhigh"
+	EffortMax     ReasoningEffort = "max"
+)
+
+var efforts = []ReasoningEffort{EffortNone, EffortMinimal, EffortLow, EffortMedium, EffortHigh, EffortXHigh, EffortMax}
 
 // UpdateModel changes the model of a conversation, or of the agent for its own
 // conversation (spec/app-server-commands.md section 2.4).

@@ -19,7 +19,15 @@ var modes = []Mode{ModeStandard, ModeAcceptEdits, ModeUnrestricted, ModeStrict}
 // A SkillSource is a place where skills are looked for.
 type SkillSource string
 
-var skillSources = []SkillSource{"bundled", "global", "agent", "project"}
+// The skill sources.
+const (
+	SkillsBundled SkillSource = "bundled"
+	SkillsGlobal  SkillSource = "global"
+	SkillsAgent   SkillSource = "agent"
+	SkillsProject SkillSource = "project"
+)
+
+var skillSources = []SkillSource{SkillsBundled, SkillsGlobal, SkillsAgent, SkillsProject}
 
 // RuntimeStart opens a runtime and subscribes the connection to it
 // (spec/app-server-core.md section 3).
