@@ -60,7 +60,7 @@ func StatusError(src Source, status int, header http.Header, body []byte) *Error
 	e := &Error{Plain: agent.Error{
 		Code:      agent.CodeModel,
 		Status:    status,
-		Detail:    detail(body),
+		Detail:    bodyDetail(body),
 		Retryable: retryableStatus(status),
 	}}
 	if e.Retryable {
@@ -163,7 +163,7 @@ func streamError(src Source, obj wireError, raw []byte) *Error {
 	if obj.Status >= 400 && obj.Status < 600 {
 		return StatusError(src, obj.Status, nil, raw)
 	}
-	e := &Error{Plain: agent.Error{Code: agent.CodeModel, Detail: detail(raw)}}
+	e := &Error{Plain: agent.Error{Code: agent.CodeModel, Detail: bodyDetail(raw)}}
 	if saysOverflow(string(raw)) {
 		e.Code, e.Overflow = agent.CodeModelOverflow, true
 		e.Message = overflowSentence(src)
@@ -303,7 +303,7 @@ func quoted(said string) string {
 	return fmt.Sprintf(" and says %q", clip(said, 200))
 }
 
-func detail(body []byte) string {
+func bodyDetail(body []byte) string {
 	return clip(strings.TrimSpace(strings.ToValidUTF8(string(body[:min(len(body), 2*maxDetail)]), "�")), maxDetail)
 }
 
