@@ -1,0 +1,220 @@
+package roster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mneme/internal/agent"
+	"mneme/internal/memory"
+	"mneme/internal/store"
+)
+
+// CreateAgent makes an agent with its own conversation and its memory blocks, or
+// nothing at all.
+func (r *Roster) CreateAgent(ctx context.Context, spec AgentSpec) (*agent.Agent, error) {
+	ag, err := r.newAgent(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	blocks, err := newBlocks(spec.Blocks)
+	if err != nil {
+		return nil, err
+	}
+	own := &agent.Conversation{
+		ID: agent.NewID("conv"), AgentID: ag.ID, Own: true,
+		CreatedAt: ag.CreatedAt, UpdatedAt: ag.CreatedAt,
+	}
+	forget := func() error { return r.memory.Delete(context.WithoutCancel(ctx), ag.ID) }
+	if len(blocks) > 0 {
+		if _, err := r.memory.Blocks(ctx, memory.Author{Name: ag.Name}, ag.ID, blocks); err != nil {
+			return nil, undo(err, forget)
+		}
+	}
+	if err := r.store.CreateAgent(ctx, ag, own); err != nil {
+		return nil, undo(err, forget)
+	}
+	return ag, nil
+}
+
+// newAgent makes the row of a spec.
+func (r *Roster) newAgent(ctx context.Context, spec AgentSpec) (*agent.Agent, error) {
+	now := time.Now().UTC()
+	ag := &agent.Agent{
+		ID: agent.NewID("agent"), Name: cmp.Or(spec.Name, "Agent"), Description: spec.Description, System: spec.System,
+		Model: storedModel(spec.Model), ContextLimit: max(spec.ContextLimit, 0), Tags: cleanTags(spec.Tags), Hidden: spec.Hidden,
+		Metadata: spec.Metadata, Toolset: cmp.Or(spec.Toolset, "auto"), ForeignID: spec.ForeignID, CreatedAt: now, UpdatedAt: now,
+	}
+	var err error
+	if ag.Compaction, err = checkCompaction(spec.Compaction, spec.AnyCompaction); err != nil {
+		return nil, err
+	}
+	if isNull(ag.Metadata) {
+		ag.Metadata = nil
+	}
+	settings := merge(nil, spec.ModelSettings)
+	if ag.Model != Auto {
+		settings = merge(r.modelDefaults(ctx, ag.Model), settings)
+	}
+	if limit, ok := takeContextLimit(settings); ok && ag.ContextLimit == 0 {
+		ag.ContextLimit = limit
+	}
+	put(settings, spec.MaxTokens, spec.ParallelCalls)
+	ag.ModelSettings, err = encode(settings)
+	return ag, err
+}
+
+// newBlocks checks memory blocks before anything is written.
+func newBlocks(specs []BlockSpec) ([]memory.Block, error) {
+	blocks := make([]memory.Block, len(specs))
+	paths := map[string]bool{}
+	for i, s := range specs {
+		path, err := memory.LabelPath(s.Label)
+		if err != nil {
+			return nil, err
+		}
+		if paths[path] {
+			return nil, agent.Errorf(agent.CodeConflict, "two memory blocks have the label %q", s.Label)
+		}
+		paths[path] = true
+		b := memory.Block{Label: s.Label, Value: s.Value, ReadOnly: s.ReadOnly}
+		if s.Description != nil {
+			b.Description = *s.Description
+		}
+		if s.Limit != nil {
+			if b.Limit = *s.Limit; b.Limit < 1 {
+				return nil, agent.Invalid("limit", "memory block %q: the limit must be positive", s.Label)
+			}
+		}
+		if limit := cmp.Or(b.Limit, memory.DefaultLimit); utf8.RuneCountInString(s.Value) > limit {
+			return nil, agent.Invalid("value", "memory block %q has %d characters, more than its limit of %d",
+				s.Label, utf8.RuneCountInString(s.Value), limit)
+		}
+		blocks[i] = b
+	}
+	return blocks, nil
+}
+
+// cleanTags drops empty and repeated tags; the order stays.
+func cleanTags(tags []string) []string {
+	var out []string
+	for _, t := range tags {
+		if t = strings.TrimSpace(t); t != "" && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// UpdateAgent changes an agent. With nothing to change it returns it as it is.
+func (r *Roster) UpdateAgent(ctx context.Context, id string, p AgentPatch) (*agent.Agent, error) {
+	ag, err := r.Agent(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var compaction json.RawMessage
+	if p.Compaction != nil {
+		if compaction, err = checkCompaction(*p.Compaction, p.AnyCompaction); err != nil {
+			return nil, err
+		}
+	}
+	var defaults map[string]json.RawMessage
+	if p.Model != nil && storedModel(*p.Model) != Auto {
+		defaults = r.modelDefaults(ctx, storedModel(*p.Model))
+	}
+	ag, err = r.store.UpdateAgent(ctx, ag.ID, func(ag *agent.Agent) error {
+		set(&ag.Name, p.Name)
+		set(&ag.System, p.System)
+		set(&ag.Description, p.Description)
+		set(&ag.Hidden, p.Hidden)
+		set(&ag.Toolset, p.Toolset)
+		if p.Tags != nil {
+			ag.Tags = cleanTags(*p.Tags)
+		}
+		if p.Compaction != nil {
+			ag.Compaction = compaction
+		}
+		if p.Metadata != nil {
+			if ag.Metadata = *p.Metadata; isNull(ag.Metadata) {
+				ag.Metadata = nil
+			}
+		}
+		ag.UpdatedAt = time.Now().UTC()
+		return changeModel(ag, p, defaults)
+	})
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		return nil, agentNotFound(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.runtime.AgentChanged(ctx, ag.ID)
+	return ag, nil
+}
+
+// changeModel applies the part of a patch that concerns the model: another model
+// starts with its own defaults, which win over settings of the same name; for
+// the same one the settings are merged.
+func changeModel(ag *agent.Agent, p AgentPatch, defaults map[string]json.RawMessage) error {
+	settings, err := parseSettings(ag.ModelSettings)
+	if err != nil {
+		return err
+	}
+	if p.Model != nil && storedModel(*p.Model) != ag.Model {
+		ag.Model, ag.ContextLimit = storedModel(*p.Model), 0
+		settings = merge(merge(nil, p.ModelSettings), defaults)
+	} else {
+		settings = merge(settings, p.ModelSettings)
+	}
+	if limit, ok := takeContextLimit(settings); ok {
+		ag.ContextLimit = limit
+	}
+	set(&ag.ContextLimit, p.ContextLimit)
+	if p.MaxTokens != nil {
+		put(settings, *p.MaxTokens, nil)
+	}
+	put(settings, 0, p.ParallelCalls)
+	ag.ModelSettings, err = encode(settings)
+	return err
+}
+
+// set stores *v where v is given.
+func set[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
+// DeleteAgent removes an agent with all its conversations and its memory. Its
+// running turns are cancelled first.
+func (r *Roster) DeleteAgent(ctx context.Context, id string) error {
+	ag, err := r.Agent(ctx, id)
+	if err != nil {
+		return err
+	}
+	all, err := r.store.Conversations(ctx, store.ConversationFilter{AgentID: ag.ID, IncludeHidden: true, IncludeOwn: true})
+	if err != nil {
+		return err
+	}
+	for _, conv := range all {
+		if err := r.runtime.Drop(ctx, agent.Scope{AgentID: ag.ID, ConversationID: conv.ID}); err != nil {
+			return err
+		}
+	}
+	if err := r.store.DeleteAgent(ctx, ag.ID); err != nil {
+		if agent.CodeOf(err) == agent.CodeNotFound {
+			return agentNotFound(id)
+		}
+		return err
+	}
+	// The agent is gone now. Files that cannot be removed are of no use to
+	// anybody, and no reason to call the deletion failed.
+	if err := r.memory.Delete(context.WithoutCancel(ctx), ag.ID); err != nil {
+		r.log.Warn("memory of a deleted agent is left behind", "agent", ag.ID, "err", err)
+	}
+	return nil
+}
