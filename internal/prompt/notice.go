@@ -1,0 +1,106 @@
+package prompt
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"mneme/internal/memory"
+)
+
+// createdAt is when a saved item was made, as its front matter says, in a form
+// that sorts; "" if it does not say.
+func createdAt(f *memory.File) string {
+	switch t := f.Front["created_at"].(type) {
+	case time.Time:
+		return t.UTC().Format(time.RFC3339)
+	case string:
+		if parsed, err := time.Parse(time.RFC3339, t); err == nil {
+			return parsed.UTC().Format(time.RFC3339)
+		}
+		return t
+	}
+	return ""
+}
+
+// MemoryNotice tells the model, in the middle of a conversation, of the memory
+// as it is now. before is the memory it was last told of: only what differs is
+// shown then. before nil means that this is not known: all core memory is shown.
+// "" if nothing that the model sees has changed.
+func MemoryNotice(before, now *memory.Snapshot) string {
+	if now == nil {
+		now = &memory.Snapshot{}
+	}
+	var body string
+	if before == nil {
+		if body = projection(now); body == "" {
+			body = "Your memory is empty now."
+		}
+	} else if body = changes(before, now); body == "" {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("<memory_update>\n")
+	fmt.Fprintf(&b, "Your memory changed after this conversation began; it is now at revision %s. ", revision(now))
+	b.WriteString("Where what follows differs from what you were shown earlier, the newer holds.\n\n")
+	b.WriteString(body)
+	b.WriteString("\n</memory_update>")
+	return b.String()
+}
+
+func revision(s *memory.Snapshot) string {
+	if s.Commit == "" {
+		return "none"
+	}
+	return s.Commit[:min(len(s.Commit), 12)]
+}
+
+// changes shows the core files that differ in full, and names the other files
+// that came or went.
+func changes(before, now *memory.Snapshot) string {
+	var b strings.Builder
+	var gone, added, removed []string
+	shown := map[string]bool{}
+	changed := &memory.Snapshot{Commit: now.Commit}
+	for _, f := range now.Files {
+		if f.Kind != memory.KindMarkdown || strings.HasPrefix(f.Path, "skills/") {
+			continue
+		}
+		shown[f.Path] = true
+		old := before.File(f.Path)
+		switch {
+		case f.Label() != "" && (old == nil || old.Blob != f.Blob):
+			changed.Files = append(changed.Files, f)
+		case f.Label() == "" && old == nil:
+			added = append(added, f.Path)
+		}
+	}
+	for _, f := range before.Files {
+		switch {
+		case f.Kind != memory.KindMarkdown, strings.HasPrefix(f.Path, "skills/"), shown[f.Path]:
+		case f.Label() != "":
+			gone = append(gone, f.Path)
+		default:
+			removed = append(removed, f.Path)
+		}
+	}
+	b.WriteString(projection(changed))
+	list(&b, "No longer in your memory:", gone)
+	list(&b, "New files outside system/:", added)
+	list(&b, "Files outside system/ that are gone:", removed)
+	return strings.TrimSpace(b.String())
+}
+
+// list writes paths below a heading, the first of them if they are many.
+func list(b *strings.Builder, heading string, paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	b.WriteString("\n\n" + heading + "\n")
+	for _, p := range paths[:min(len(paths), maxSaved)] {
+		b.WriteString("- $MEMORY_DIR/" + p + "\n")
+	}
+	if more := len(paths) - maxSaved; more > 0 {
+		fmt.Fprintf(b, "- … %d more, search them\n", more)
+	}
+}
