@@ -58,11 +58,17 @@ func (a *actor) execute() {
 	p.cancel = cancel
 	a.idle.Go(func() {
 		defer cancel(nil)
-		tool.Run(ctx, run,
+		// What fails here has made the actor give up, or is the actor's own doing.
+		_ = tool.Run(ctx, run,
 			func(i int) error { return a.inActor(func(a *actor) error { return a.startCall(p, running[i]) }) },
 			func(i int, r agent.ToolResult) error {
 				return a.inActor(func(a *actor) error { return a.endCall(p, running[i], r) })
 			})
+		a.post(func(a *actor) {
+			if a.phase == p { // stopped half-way by the end of the server
+				a.phase = nil
+			}
+		})
 	})
 }
 
@@ -116,7 +122,7 @@ func (a *actor) startCall(p *phase, call *agent.ToolCall) error {
 	if a.phase != p {
 		return ErrAborted
 	}
-	if a.stopping() {
+	if a.m.work.Err() != nil {
 		return ErrShutdown
 	}
 	call.State = agent.CallStarted
@@ -132,6 +138,9 @@ func (a *actor) startCall(p *phase, call *agent.ToolCall) error {
 func (a *actor) endCall(p *phase, call *agent.ToolCall, r agent.ToolResult) error {
 	if a.phase != p {
 		return ErrAborted
+	}
+	if a.m.work.Err() != nil && r.Status == agent.StatusError {
+		r = agent.TextResult(agent.StatusError, textLost) // it was stopped, not aborted
 	}
 	c := &store.Change{}
 	a.result(c, call, r)

@@ -37,10 +37,11 @@ type prompts struct{}
 func (prompts) Compile(_ context.Context, ag *agent.Agent, _ *agent.Conversation, _ int) (agent.Prompt, error) {
 	return agent.Prompt{Text: ag.System}, nil
 }
-func (prompts) Revision(string) (string, error)                              { return "", nil }
-func (prompts) Notice(context.Context, *agent.Agent) (string, string, error) { return "", "", nil }
-func (prompts) Reminders(context.Context, runtime.Reminder) string           { return "" }
-func (prompts) Window(h []*agent.Message) []*agent.Message                   { return prompt.Window(h) }
+func (prompts) Revision(string) (string, error)                     { return "", nil }
+func (prompts) Remind(context.Context, prompt.ReminderInput) string { return "" }
+func (prompts) Notice(context.Context, *agent.Agent, string) (string, string, error) {
+	return "", "", nil
+}
 
 // A rig is a runtime on a real database file with a scripted model.
 type rig struct {

@@ -37,6 +37,7 @@ import (
 	"mneme/internal/agent"
 	"mneme/internal/bus"
 	"mneme/internal/llm"
+	"mneme/internal/prompt"
 	"mneme/internal/store"
 	"mneme/internal/tool"
 )
@@ -63,30 +64,16 @@ type Models interface {
 	Resolve(ctx context.Context, handle string) (llm.Model, llm.Info, error)
 }
 
-// Prompts makes what the model sees besides the history.
+// Prompts makes what the model sees besides the history; *prompt.Builder does.
 type Prompts interface {
 	// Compile makes the system prompt of a conversation that holds count messages.
 	Compile(ctx context.Context, ag *agent.Agent, conv *agent.Conversation, count int) (agent.Prompt, error)
 	// Revision is the newest memory commit of an agent, "" = none. It is cheap.
 	Revision(agentID string) (string, error)
-	// Notice is the text that tells the model of the memory as it is now.
-	Notice(ctx context.Context, ag *agent.Agent) (text, revision string, err error)
-	// Reminders is what the harness adds to the first user message, or to a
-	// later one when something changed; "" = nothing.
-	Reminders(ctx context.Context, r Reminder) string
-	// Window orders and filters the history for the model.
-	Window(history []*agent.Message) []*agent.Message
-}
-
-// A Reminder says what the model may have to be reminded of.
-type Reminder struct {
-	Agent        *agent.Agent
-	Conversation *agent.Conversation
-	Cwd          string
-	Mode         agent.Mode
-	First        bool // of the conversation
-	CwdChanged   bool
-	ModeChanged  bool
+	// Notice tells the model of the memory as it is now, where it knew commit since.
+	Notice(ctx context.Context, ag *agent.Agent, since string) (text, revision string, err error)
+	// Remind is what the harness adds to a user message; "" = nothing.
+	Remind(ctx context.Context, in prompt.ReminderInput) string
 }
 
 // Config wires a Manager. Store, Models and Prompts are required.

@@ -9,6 +9,7 @@ import (
 
 	"mneme/internal/agent"
 	"mneme/internal/llm"
+	"mneme/internal/prompt"
 	"mneme/internal/store"
 )
 
@@ -93,7 +94,7 @@ func (a *actor) prepare(ctx context.Context, w *asking) error {
 	a.step.Model = info.Handle
 	w.model = model
 	w.req = &llm.Request{
-		Model: info.Name, System: system, Messages: a.m.cfg.Prompts.Window(a.history), Tools: defs,
+		Model: info.Name, System: system, Messages: prompt.Window(a.history), Tools: defs,
 		MaxOutput: maxOutput(settings, info), Settings: settings, CacheKey: a.conv.ID,
 	}
 	w.started = a.snapshot()

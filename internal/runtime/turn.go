@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mneme/internal/agent"
+	"mneme/internal/prompt"
 	"mneme/internal/store"
 )
 
@@ -28,6 +29,12 @@ func (a *actor) begin(ins []*agent.Input, direct bool, ack func(Receipt)) (Recei
 	if err := a.refreshPrompt(c); err != nil {
 		a.turn, a.run = nil, nil
 		return Receipt{}, err
+	}
+	var bad *agent.Error
+	for _, in := range ins {
+		if err := checkImages(in, first.Options.DropBadImages); err != nil && bad == nil {
+			bad = err
+		}
 	}
 	joined := a.join(ins, c)
 	a.newStep(c, keysOf(ins))
@@ -50,6 +57,10 @@ func (a *actor) begin(ins []*agent.Input, direct bool, ack func(Receipt)) (Recei
 	a.emit(agent.TurnStarted{Door: a.turn.Door})
 	a.emitLoop(agent.LoopSending, nil, nil)
 	a.emitDevice(func(*agent.State) {})
+	if bad != nil {
+		a.fail(bad, false)
+		return r, nil
+	}
 	a.ask()
 	return r, nil
 }
@@ -168,24 +179,26 @@ func keysOf(ins []*agent.Input) []string {
 // reminders is what the harness has to tell the model in front of the next user
 // message (spec/harness.md section 1.3).
 func (a *actor) reminders() string {
-	r := Reminder{
-		Agent: a.agent, Conversation: a.conv, Cwd: a.cwd(), Mode: a.mode(),
-		CwdChanged: a.toldCwd != a.cwd(), ModeChanged: a.toldMode != a.mode(),
-	}
 	users := 0
 	for _, m := range a.history {
 		if m.Role == agent.RoleUser {
 			users++
 		}
 	}
-	r.First = users == 1 // the message being made
-	if !r.First && !r.CwdChanged && !r.ModeChanged {
+	in := prompt.ReminderInput{
+		First: users == 1, // the message being made
+		Agent: a.agent, WireConv: a.conv.WireID(), LastMessageAt: a.conv.LastMessageAt,
+		Cwd: a.cwd(), CwdChanged: a.toldCwd != a.cwd(), Mode: a.mode(), PrevMode: a.toldMode,
+	}
+	if in.First {
+		in.PrevMode = ""
+	} else if !in.CwdChanged && in.Mode == in.PrevMode {
 		return ""
 	}
-	a.toldCwd, a.toldMode = r.Cwd, r.Mode
+	a.toldCwd, a.toldMode = in.Cwd, in.Mode
 	ctx, cancel := context.WithTimeout(a.m.work, commitTimeout)
 	defer cancel()
-	return a.m.cfg.Prompts.Reminders(ctx, r)
+	return a.m.cfg.Prompts.Remind(ctx, in)
 }
 
 // refreshPrompt compiles the system prompt where there is none or the agent's
@@ -211,14 +224,16 @@ func (a *actor) refreshPrompt(c *store.Change) error {
 	if err != nil || rev == a.prompt.NoticedAt {
 		return err
 	}
-	text, rev, err := a.m.cfg.Prompts.Notice(ctx, a.agent)
+	text, rev, err := a.m.cfg.Prompts.Notice(ctx, a.agent, a.prompt.NoticedAt)
 	if err != nil {
 		return err
 	}
 	p := *a.prompt
 	p.NoticedAt = rev
 	a.prompt, c.Prompt = &p, &p
-	a.notice(c, text)
+	if text != "" {
+		a.notice(c, text)
+	}
 	return nil
 }
 
