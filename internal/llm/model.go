@@ -53,11 +53,13 @@ type PartKind uint8
 
 // The kinds of answer parts.
 const (
-	PartText      PartKind = iota + 1 // Text: the next piece of visible text
-	PartReasoning                     // Text, Field, Signature, Meta: the next piece of reasoning
-	PartCall                          // Call: one complete tool call
-	PartUsage                         // Usage: token counts; the last one holds
-	PartFinish                        // Finish: why the model stopped; always last
+	PartText PartKind = iota + 1 // Text: the next piece of visible text
+	// PartReasoning is the next piece of reasoning: Text, Field, Signature, Meta.
+	// A piece with Meta may have no Text: it is stored, and there is nothing to show.
+	PartReasoning
+	PartCall   // Call: one complete tool call
+	PartUsage  // Usage: token counts; the last one holds
+	PartFinish // Finish: why the model stopped; always last
 )
 
 // A Part is one piece of a streamed answer.
@@ -107,8 +109,11 @@ type Info struct {
 	Name         string // the provider's name of the model
 	Label        string
 	Context      int // window in tokens
-	MaxOutput    int // tokens
-	Endpoint     string
-	Reasoning    bool
-	Images       bool
+	// ContextSource says where Context comes from: loaded, configured,
+	// provider, maximum, known or default.
+	ContextSource string
+	MaxOutput     int // tokens
+	Endpoint      string
+	Reasoning     bool
+	Images        bool
 }
