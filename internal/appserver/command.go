@@ -1,0 +1,197 @@
+package appserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mneme/internal/agent"
+	"mneme/protocol"
+)
+
+// errInternal is what clients see of a failure that is not theirs.
+var errInternal = agent.Errorf(agent.CodeInternal, "Internal error; the server's log says more")
+
+// A call is one command on its way to its answer.
+type call struct {
+	*conn
+	frame protocol.Frame
+	// sub is the subscription to the command's runtime; nil for commands without
+	// one. Where the runtime cannot be resolved it is nil and unknown says why.
+	sub     *subscription
+	unknown error
+
+	answered bool
+}
+
+// A handler runs one command type.
+type handler struct {
+	// detached, which may be nil, says whether the command runs beside the read
+	// loop, where it may overtake others.
+	detached func(cmd protocol.Command) bool
+	run      func(ctx context.Context, k *call, cmd protocol.Command)
+}
+
+// commands is the whole command table.
+func commands() map[string]handler {
+	table := map[string]handler{}
+	for _, group := range []map[string]handler{
+		coreCommands, agentCommands, conversationCommands, modelCommands, memoryCommands, settingCommands,
+	} {
+		for name, h := range group {
+			table[name] = h
+		}
+	}
+	return table
+}
+
+// answer makes the handler of a command that has a response. f returns the
+// response, or an error with what the failed response shall still hold (nil = an
+// empty response). A handler whose frames have an order of their own answers
+// through k.ok or k.fail and returns nil, nil.
+func answer[C protocol.Request[R], R any](f func(context.Context, *call, C) (*R, error)) handler {
+	return handler{run: func(ctx context.Context, k *call, cmd protocol.Command) {
+		c := cmd.(C)
+		k.subscribe(ctx)
+		resp, err := f(ctx, k, c)
+		switch {
+		case k.answered && err == nil:
+		case err != nil:
+			if resp == nil {
+				resp = c.NewResponse()
+			}
+			k.fail(err, resp)
+		default:
+			k.ok(resp)
+		}
+	}}
+}
+
+// silent makes the handler of a command without response: only its failure is
+// told, by an error frame.
+func silent[C protocol.Command](f func(context.Context, *call, C) error) handler {
+	return handler{run: func(ctx context.Context, k *call, cmd protocol.Command) {
+		k.subscribe(ctx)
+		if err := f(ctx, k, cmd.(C)); err != nil {
+			k.fail(err, nil)
+		}
+	}}
+}
+
+// beside makes a handler detached: for commands that may take their time and
+// whose order nobody relies on.
+func beside(h handler) handler {
+	h.detached = func(protocol.Command) bool { return true }
+	return h
+}
+
+// subscribe subscribes the connection to the runtime that the command carries.
+func (k *call) subscribe(ctx context.Context) {
+	info, _ := protocol.Lookup(k.frame.Type)
+	if info.Runtime != protocol.RuntimeNone && k.frame.Runtime != nil {
+		k.sub, k.unknown = k.conn.subscribe(ctx, *k.frame.Runtime)
+	}
+}
+
+// ok answers with success.
+func (k *call) ok(resp any) {
+	k.answered = true
+	if !k.wantsAnswer() {
+		return
+	}
+	body, err := protocol.AppendResponse(nil, k.responseType(), k.frame.RequestID, resp)
+	k.reply(body, err)
+}
+
+// fail answers with a failure: by the command's own response if it has one and
+// said a request_id, else by an error frame. data, which may be nil, are the
+// other fields of the failed response.
+func (k *call) fail(err error, data any) {
+	if k.answered {
+		k.door.log.Warn("command failed after its answer", "type", k.frame.Type, "err", err)
+		return
+	}
+	k.answered = true
+	e := k.public(err)
+	typ := k.responseType()
+	if typ == "" || k.frame.RequestID == nil {
+		k.sendError(string(e.Code), e.Message)
+		return
+	}
+	if data == nil {
+		if info, _ := protocol.Lookup(k.frame.Type); info.NewResponse != nil {
+			data = info.NewResponse()
+		}
+	}
+	body, err := protocol.AppendFailure(nil, typ, k.frame.RequestID, e.Message, data)
+	k.reply(body, err)
+}
+
+// public turns an error into what clients may see.
+func (k *call) public(err error) *agent.Error {
+	var e *agent.Error
+	if errors.As(err, &e) && e.Code != agent.CodeInternal {
+		return e
+	}
+	if k.ctx.Err() != nil {
+		return agent.Errorf(agent.CodeShutdown, "The server is stopping")
+	}
+	k.door.log.Error("command failed", "type", k.frame.Type, "err", err)
+	return errInternal
+}
+
+func (k *call) reply(body []byte, err error) {
+	if err != nil {
+		k.door.log.Error("encode response", "type", k.frame.Type, "err", err)
+		k.sendError(string(errInternal.Code), errInternal.Message)
+		return
+	}
+	k.send(&frame{body: body})
+}
+
+// wantsAnswer says whether a success is told: not for commands without response
+// or, where request_id may be missing, without one.
+func (k *call) wantsAnswer() bool {
+	info, _ := protocol.Lookup(k.frame.Type)
+	return info.Response != "" && (k.frame.RequestID != nil || info.Name != "input")
+}
+
+func (k *call) responseType() string {
+	info, _ := protocol.Lookup(k.frame.Type)
+	return info.Response
+}
+
+// sendError sends the error frame, the answer to what has no other.
+func (c *conn) sendError(code, text string) {
+	body, err := protocol.AppendFrame(nil, "error", nil, &protocol.ErrorEvent{Code: code, Error: text})
+	if err != nil {
+		c.door.log.Error("encode error frame", "err", err)
+		return
+	}
+	c.send(&frame{body: body})
+}
+
+// refuse answers a frame that could not be decoded (spec/app-server-core.md
+// section 1.6).
+func (c *conn) refuse(k *call, err error) {
+	var payload *protocol.PayloadError
+	if errors.As(err, &payload) {
+		c.refuseInput(k, payload)
+		return
+	}
+	var d *protocol.DecodeError
+	if !errors.As(err, &d) {
+		k.fail(fmt.Errorf("decode: %w", err), nil)
+		return
+	}
+	info, known := protocol.Lookup(k.frame.Type)
+	if !known || info.Response == "" || k.frame.RequestID == nil {
+		c.sendError(string(d.Code), d.Message)
+		return
+	}
+	if info.Name == "input" {
+		k.refused(d.Message)
+		return
+	}
+	k.fail(&agent.Error{Code: agent.CodeInvalid, Field: d.Field, Message: d.Message}, nil)
+}

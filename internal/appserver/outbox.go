@@ -1,0 +1,238 @@
+package appserver
+
+import (
+	"strings"
+	"sync"
+
+	"mneme/protocol"
+)
+
+// Limits of an outbox, in bytes of waiting frames.
+const (
+	coalesceAt  = 4 << 20
+	overflowAt  = 16 << 20
+	coalesceGap = 1 << 20 // how much must come in before it is tried again
+	// frameCost is what a waiting frame costs besides its body: envelope,
+	// pointers, slice headers.
+	frameCost = 256
+	// keepQueue is how many slots an idle connection keeps.
+	keepQueue = 32
+)
+
+// A frame is one message to clients. It is encoded once and shared by all
+// outboxes that hold it, so it never changes.
+type frame struct {
+	typ  string // goes into the idempotency key
+	body []byte // a complete JSON object
+	// event is the stable id of what the frame tells; "" = the frame goes out as
+	// it is, without envelope: responses and the bare events.
+	event string
+	// feed keeps frames of one conversation in order when others are joined.
+	feed *feed
+	// snapshot names what the frame shows: a newer frame of the same name and
+	// feed makes it worthless. "" = it must be delivered.
+	snapshot string
+	// text is set for a piece of streamed text, which the next piece of the same
+	// message can be appended to.
+	text *protocol.TextDelta
+}
+
+func (f *frame) cost() int { return len(f.body) + frameCost }
+
+// An outbox holds the frames that wait for one connection's write loop.
+type outbox struct {
+	wake chan struct{} // holds a token while there is something to do
+
+	mu      sync.Mutex // guards the rest; held for moments only
+	queue   []*frame
+	head    int // frames before it are written
+	bytes   int // cost of the waiting frames and the one being written
+	writing int // cost of the one being written
+	squeeze int // bytes at which waiting frames are joined next
+	ping    bool
+	closing *closing
+	done    bool // nobody writes any more
+}
+
+// A closing says how a connection ends.
+type closing struct {
+	code   int
+	reason string
+	drop   bool // what waits is not worth writing
+}
+
+func newOutbox() *outbox {
+	return &outbox{wake: make(chan struct{}, 1), squeeze: coalesceAt}
+}
+
+// push queues frames. It never blocks. overflow is true once: when the frames
+// that waited already are too many, so that the connection must go.
+func (o *outbox) push(frames ...*frame) (overflow bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done || o.closing != nil {
+		return false
+	}
+	for _, f := range frames {
+		if o.bytes > o.squeeze {
+			o.coalesce()
+		}
+		// One frame may be larger than the limit; what counts is what the client
+		// has left unread before it.
+		if o.bytes >= overflowAt {
+			o.endLocked(closing{code: 1013, reason: "client reads too slowly", drop: true})
+			return true
+		}
+		o.queue = append(o.queue, f)
+		o.bytes += f.cost()
+	}
+	o.signal()
+	return false
+}
+
+// next takes the oldest frame, nil if there is none. The frame counts until
+// written is called.
+func (o *outbox) next() (f *frame, ping bool, end *closing) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ping, o.ping = o.ping, false
+	if o.head < len(o.queue) && (o.closing == nil || !o.closing.drop) {
+		f = o.queue[o.head]
+		o.queue[o.head] = nil
+		o.head++
+		o.writing = f.cost()
+		return f, ping, nil
+	}
+	o.queue, o.head, o.squeeze = o.queue[:0], 0, coalesceAt
+	if cap(o.queue) > keepQueue {
+		o.queue = nil
+	}
+	return nil, ping, o.closing
+}
+
+// written says that the frame of the last next is out.
+func (o *outbox) written() {
+	o.mu.Lock()
+	o.bytes -= o.writing
+	o.writing = 0
+	o.mu.Unlock()
+}
+
+// askPing has the write loop send a ping between two frames.
+func (o *outbox) askPing() {
+	o.mu.Lock()
+	o.ping = true
+	o.signal()
+	o.mu.Unlock()
+}
+
+// end has the write loop close the connection, after what waits unless c.drop.
+func (o *outbox) end(c closing) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.endLocked(c)
+}
+
+func (o *outbox) endLocked(c closing) {
+	if o.closing == nil || c.drop && !o.closing.drop {
+		o.closing = &c
+	}
+	if c.drop {
+		o.queue, o.head, o.bytes = nil, 0, o.writing
+	}
+	o.signal()
+}
+
+// stop drops everything: nobody writes any more.
+func (o *outbox) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done = true
+	o.queue, o.head, o.bytes = nil, 0, 0
+}
+
+// waiting returns the cost of what waits, for tests and logs.
+func (o *outbox) waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// coalesce joins and drops what can be joined and dropped. Frames of one feed
+// keep their order: a piece of text is only appended to the feed's last frame.
+func (o *outbox) coalesce() {
+	type name struct {
+		feed *feed
+		what string
+	}
+	var out []*frame
+	shown := map[name]int{}  // snapshot -> index in out
+	last := map[*feed]int{}  // feed -> index of its last frame in out
+	joins := map[int]*join{} // index -> pieces to append
+	for _, f := range o.queue[o.head:] {
+		if f.text != nil {
+			if i, ok := last[f.feed]; ok && sameText(out[i], f) {
+				if joins[i] == nil {
+					joins[i] = &join{}
+					joins[i].add(out[i])
+				}
+				joins[i].add(f)
+				continue
+			}
+		}
+		if f.snapshot != "" {
+			key := name{f.feed, f.snapshot}
+			if i, ok := shown[key]; ok {
+				out[i] = nil
+			}
+			shown[key] = len(out)
+		}
+		if f.feed != nil {
+			last[f.feed] = len(out)
+		}
+		out = append(out, f)
+	}
+	o.queue, o.head, o.bytes = out[:0], 0, o.writing
+	for i, f := range out {
+		if f == nil {
+			continue
+		}
+		if j := joins[i]; j != nil {
+			f = j.frame()
+		}
+		o.queue = append(o.queue, f)
+		o.bytes += f.cost()
+	}
+	clear(out[len(o.queue):])
+	o.squeeze = max(coalesceAt, o.bytes+coalesceGap)
+}
+
+func sameText(a, b *frame) bool {
+	return a != nil && a.text != nil && a.text.ID == b.text.ID && a.text.Reasoning == b.text.Reasoning
+}
+
+// A join is a run of pieces of one message on its way to become one frame.
+type join struct {
+	text strings.Builder
+	last *frame
+}
+
+func (j *join) add(f *frame) {
+	j.text.WriteString(f.text.Text)
+	j.last = f
+}
+
+func (j *join) frame() *frame {
+	d := *j.last.text
+	d.Text = j.text.String()
+	f := *j.last
+	f.text, f.body = &d, protocol.AppendTextDelta(nil, d)
+	return &f
+}
