@@ -146,6 +146,20 @@ func TestEndOfContextKills(t *testing.T) {
 	g.Close()
 }
 
+func TestRunLeavesNothing(t *testing.T) {
+	out := &strings.Builder{}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 300 > /dev/null 2>&1 & echo $!")
+	cmd.Stdout = out
+	if err := harness.Run(cmd); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pid)
+}
+
 func TestFailedStartSaysWhy(t *testing.T) {
 	var g harness.Group
 	defer g.Close()

@@ -98,6 +98,21 @@ func (t *tailedLog) Write(p []byte) (int, error) {
 	return t.log.Write(p)
 }
 
+// Run runs a command to its end, in a process group of its own that is killed
+// with all that the command left behind when it ends or the context does. The
+// command's own Cancel and WaitDelay are replaced, so make it with
+// exec.CommandContext.
+func Run(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = attributes()
+	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
+	cmd.WaitDelay = 2 * time.Second
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer func() { _ = killGroup(cmd.Process.Pid) }()
+	return cmd.Wait()
+}
+
 // PID is the child's process id, and its group's.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
@@ -132,8 +147,11 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-func (p *Process) killGroup() error {
-	err := syscall.Kill(-p.PID(), syscall.SIGKILL)
+func (p *Process) killGroup() error { return killGroup(p.PID()) }
+
+// killGroup kills a process group. One that is gone is no error.
+func killGroup(leader int) error {
+	err := syscall.Kill(-leader, syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) {
 		return nil
 	}

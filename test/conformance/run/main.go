@@ -245,10 +245,9 @@ func (r run) play(ctx context.Context, v variant, s harness.Server, server *harn
 // wsdiff runs one command line, passes its output on and returns it.
 func (r run) wsdiff(ctx context.Context, args []string) (said string, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(r.bin, "wsdiff"), args...)
-	cmd.WaitDelay = 2 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(r.out, &out), os.Stderr
-	if err := cmd.Run(); err != nil {
+	if err := harness.Run(cmd); err != nil {
 		return out.String(), fmt.Errorf("wsdiff: %w", err)
 	}
 	return out.String(), nil
