@@ -14,6 +14,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 
 	"mneme/internal/agent"
 )
@@ -39,16 +40,32 @@ type Tool struct {
 	Interactive bool
 	// External names the connection that runs the tool; "" = not external.
 	External string
+	// ReadOnly tools change nothing; ephemeral turns have no others.
+	ReadOnly bool
+	// Approval is for tools that are not built in; the mode table has the others.
+	Approval Approval
 	// Run does it. nil = a client tool: the turn parks until its result comes.
 	// ctx ends on abort and shutdown; Run must return soon after.
 	Run func(ctx context.Context, c *Call) agent.ToolResult
 }
 
+// An Approval says whether a tool asks first, where no rule speaks and the mode
+// leaves it open.
+type Approval uint8
+
+// The approvals. Whatever they say, unrestricted asks for nothing and strict
+// for everything.
+const (
+	ApprovalByMode   Approval = iota // the table of spec/harness.md section 3.2
+	ApprovalNever                    // tools attached to the agent
+	ApprovalRequired                 // those with a requires_approval rule
+)
+
 // A Call is one running call.
 type Call struct {
 	ID    string
 	Name  string
-	Input json.RawMessage // a JSON object
+	Input json.RawMessage // a JSON object; nil = the model's text was none, see ParseInput
 	Env   *Env
 	// Output reports all output so far, at most every 100 ms; may be nil.
 	Output func(stdout, stderr []string)
@@ -70,9 +87,14 @@ type Env struct {
 	SkillDirs []string
 	Mode      agent.Mode
 	Rules     *Rules // nil = none
-	Headless  bool
+	// Headless denies what would ask.
+	Headless bool
+	// Disallowed are deny rules of the turn.
+	Disallowed []string
 	// BaseEnv is the environment of commands, "K=V" as os.Environ; nil = the process's.
 	BaseEnv []string
+	// Log hears of panics in tools; nil = nobody does.
+	Log *slog.Logger
 }
 
 // A Host is what a tool may ask of the runtime.
@@ -101,6 +123,9 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is the text the model sees when the call is denied.
 	Reason string
+	// Rule names what decided, for logs: a rule as written, "mode", "read-only",
+	// "place", "default" and the like.
+	Rule string
 	// Suggestions and Diffs are for the person who is asked.
 	Suggestions []agent.Suggestion
 	Diffs       json.RawMessage // JSON array as spec/harness.md section 3.6; nil = none
