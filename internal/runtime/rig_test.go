@@ -45,7 +45,7 @@ func (prompts) Notice(context.Context, *agent.Agent, string) (string, string, er
 
 // A rig is a runtime on a real database file with a scripted model.
 type rig struct {
-	t     *testing.T
+	t     testing.TB
 	path  string
 	model *fake.Model
 	tools *tool.Box
@@ -65,7 +65,7 @@ func withTools(tools ...*tool.Tool) option {
 	return func(r *rig) { r.tools = tool.NewBox(tools...) }
 }
 
-func setup(t *testing.T, model *fake.Model, opts ...option) *rig {
+func setup(t testing.TB, model *fake.Model, opts ...option) *rig {
 	t.Helper()
 	r := &rig{t: t, path: filepath.Join(t.TempDir(), "mneme.db"), model: model, tools: tool.NewBox()}
 	for _, o := range opts {
@@ -110,10 +110,11 @@ func (r *rig) watch() {
 	r.recorder.leave = r.m.Subscribe(r.scope, r.recorder.record)
 }
 
+// close stops the server at once: what still hangs is cut off.
 func (r *rig) close() {
 	r.recorder.leave()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
 	r.m.Close(ctx)
 	r.st.Close()
 }
@@ -122,11 +123,7 @@ func (r *rig) close() {
 // another on the same state.
 func (r *rig) restart() {
 	r.t.Helper()
-	r.recorder.leave()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	r.m.Close(ctx)
-	r.st.Close()
+	r.close()
 	r.open()
 	r.watch()
 	if err := r.m.Recover(r.t.Context()); err != nil {
@@ -236,14 +233,14 @@ func (r *rig) sent(n int) []string {
 
 // A recorder keeps the events of one scope.
 type recorder struct {
-	t       *testing.T
+	t       testing.TB
 	leave   func()
 	mu      sync.Mutex
 	events  []*agent.Event
 	changed chan struct{}
 }
 
-func newRecorder(t *testing.T) *recorder { return &recorder{t: t, changed: make(chan struct{})} }
+func newRecorder(t testing.TB) *recorder { return &recorder{t: t, changed: make(chan struct{})} }
 
 func (r *recorder) record(ev *agent.Event) {
 	r.mu.Lock()
