@@ -136,6 +136,10 @@ func (r *rig) restart() {
 func (r *rig) crash() {
 	r.t.Helper()
 	oldM, oldSt, leave := r.m, r.st, r.recorder.leave
+	// A process that is dead takes no lease any more: let the old actor be loaded.
+	if _, err := oldM.RemoveQueued(r.t.Context(), r.scope, "none", func(bool) {}); err != nil {
+		r.t.Fatal(err)
+	}
 	r.open()
 	r.t.Cleanup(func() {
 		leave()
