@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"mneme/internal/agent"
+)
+
+const (
+	messageKeyColumns   = `id, tenant, agent_id, conversation_id, seq, role, created_ns, client_key, otid, sender_id, call_id`
+	messageStateColumns = `turn_id, run_id, step_id, name, status, hidden, interrupted, stats, output, context, parts`
+	messageColumns      = messageKeyColumns + ", " + messageStateColumns
+)
+
+var (
+	sqlPutMessage   = upsert("messages", "id", messageColumns, messageStateColumns)
+	sqlMessage      = "SELECT " + messageColumns + " FROM messages WHERE id = ? AND tenant = ?"
+	sqlMessagePlace = `SELECT conversation_id, agent_id, seq, created_ns FROM messages WHERE id = ? AND tenant = ?`
+	sqlContext      = "SELECT " + messageColumns + ` FROM messages
+		WHERE conversation_id = ? AND hidden = 0 AND tenant = ? ORDER BY seq`
+	sqlLastSeq      = `SELECT coalesce(max(seq), 0) FROM messages WHERE conversation_id = ? AND tenant = ?`
+	sqlMessageCount = `SELECT count(*) FROM messages WHERE conversation_id = ? AND tenant = ?`
+)
+
+// An output is what a tool wrote, as stored.
+type output struct {
+	Stdout []string `json:"stdout,omitempty"`
+	Stderr []string `json:"stderr,omitempty"`
+}
+
+func (e *encoder) message(m *agent.Message) {
+	var out any
+	if len(m.Stdout)+len(m.Stderr) > 0 {
+		out = e.json(output{m.Stdout, m.Stderr})
+	}
+	e.add("message", m.ID, sqlPutMessage, []any{
+		m.ID, e.s.tenant, m.AgentID, m.ConversationID, m.Seq, string(m.Role), ns(m.CreatedAt), clean(m.ClientKey), clean(m.OTID),
+		clean(m.SenderID), clean(m.CallID), m.TurnID, m.RunID, m.StepID, clean(m.Name), string(m.Status), bit(m.Hidden), bit(m.Interrupted),
+		rawText(m.Stats), out, clean(m.Context), list(e, m.Parts),
+	})
+}
+
+func scanMessage(r scanner) (*agent.Message, error) {
+	m := new(agent.Message)
+	var tenant string
+	var out output
+	err := r.Scan(
+		&m.ID, &tenant, &m.AgentID, &m.ConversationID, &m.Seq, (*string)(&m.Role), scanTime{&m.CreatedAt}, &m.ClientKey, &m.OTID,
+		&m.SenderID, &m.CallID, &m.TurnID, &m.RunID, &m.StepID, &m.Name, (*string)(&m.Status), scanBit{&m.Hidden}, scanBit{&m.Interrupted},
+		scanRaw{&m.Stats}, scanJSON{&out}, &m.Context, scanJSON{&m.Parts},
+	)
+	m.Stdout, m.Stderr = out.Stdout, out.Stderr
+	return m, err
+}
+
+// A MessageFilter selects messages of one conversation, or of one agent over all
+// its conversations. Positions are exclusive and chronological whatever the
+// order; both ends may be given.
+type MessageFilter struct {
+	ConversationID string
+	AgentID        string // where ConversationID is empty
+	// BeforeSeq and AfterSeq are positions within a conversation, 0 = none.
+	BeforeSeq, AfterSeq int64
+	// BeforeID and AfterID are messages; one that is not of the conversation or
+	// agent is CodeNotFound.
+	BeforeID, AfterID string
+	Roles             []agent.Role // empty = all
+	// VisibleOnly leaves out what is hidden from the model.
+	VisibleOnly bool
+	Limit       int // 0 = no limit
+	Desc        bool
+}
+
+// Messages lists messages: of a conversation by Seq, of an agent by time and id.
+// Paging with the last message as the next position neither skips nor repeats one,
+// whatever is written meanwhile.
+func (s *Store) Messages(ctx context.Context, f MessageFilter) ([]*agent.Message, error) {
+	q := &selection{}
+	if f.ConversationID != "" {
+		q.where("conversation_id = ?", f.ConversationID)
+	} else {
+		q.where("agent_id = ?", f.AgentID)
+	}
+	q.where("tenant = ?", s.tenant)
+	if f.BeforeSeq > 0 {
+		q.where("seq < ?", f.BeforeSeq)
+	}
+	if f.AfterSeq > 0 {
+		q.where("seq > ?", f.AfterSeq)
+	}
+	if err := s.placeMessage(ctx, q, f, f.BeforeID, "<"); err != nil {
+		return nil, err
+	}
+	if err := s.placeMessage(ctx, q, f, f.AfterID, ">"); err != nil {
+		return nil, err
+	}
+	if f.VisibleOnly {
+		q.where("hidden = 0")
+	}
+	if len(f.Roles) > 0 {
+		args := make([]any, len(f.Roles))
+		for i, role := range f.Roles {
+			args[i] = string(role)
+		}
+		q.where("role IN (?"+strings.Repeat(", ?", len(args)-1)+")", args...)
+	}
+	keys := []string{"created_ns", "id"}
+	if f.ConversationID != "" {
+		keys = []string{"seq"}
+	}
+	query := "SELECT " + messageColumns + " FROM messages" + q.text() + orderBy(f.Desc, keys...) + limitTo(f.Limit)
+	var all []*agent.Message
+	err := s.pool().eachOf(ctx, appendTo(&all, scanMessage), query, q.args...)
+	return all, s.dialect.fault("list messages", err)
+}
+
+// placeMessage adds the condition that rows lie on one side of a message.
+func (s *Store) placeMessage(ctx context.Context, q *selection, f MessageFilter, id, side string) error {
+	if id == "" {
+		return nil
+	}
+	var conversation, owner string
+	var seq, created int64
+	found, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&conversation, &owner, &seq, &created) },
+		sqlMessagePlace, id, s.tenant)
+	switch {
+	case err != nil:
+		return s.dialect.fault("find message "+id, err)
+	case !found, f.ConversationID != "" && conversation != f.ConversationID, f.ConversationID == "" && owner != f.AgentID:
+		return notFound("Message", id)
+	case f.ConversationID != "":
+		q.where("seq "+side+" ?", seq)
+	default:
+		q.where("(created_ns, id) "+side+" (?, ?)", created, id)
+	}
+	return nil
+}
+
+// MessageByID returns one message, or CodeNotFound.
+func (s *Store) MessageByID(ctx context.Context, id string) (*agent.Message, error) {
+	return get(ctx, s.pool(), "Message", id, scanMessage, sqlMessage, id, s.tenant)
+}
+
+// MessageCount counts the messages of a conversation, hidden ones included.
+func (s *Store) MessageCount(ctx context.Context, conversationID string) (int, error) {
+	var n int
+	_, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&n) }, sqlMessageCount, conversationID, s.tenant)
+	return n, s.dialect.fault("count messages", err)
+}
