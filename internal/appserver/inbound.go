@@ -27,12 +27,17 @@ var errFrameTooLarge = errors.New("frame is larger than 100 MiB")
 // that order, so that readers that wait for each other cannot exist: the holder
 // of the one large piece waits for nobody. A reader without a piece waits.
 type inbound struct {
+	smallFrame, mediumFrame, maxFrame int // smaller in tests
+
 	medium chan struct{} // 16 x (1 + 8) MiB: the buffer and the one it grew from
 	large  chan struct{} // 1 x (8 + 100) MiB
 }
 
 func newInbound() *inbound {
-	return &inbound{medium: make(chan struct{}, 16), large: make(chan struct{}, 1)}
+	return &inbound{
+		smallFrame: smallFrame, mediumFrame: mediumFrame, maxFrame: maxFrame,
+		medium: make(chan struct{}, 16), large: make(chan struct{}, 1),
+	}
 }
 
 // A reading is one frame being read.
@@ -58,7 +63,7 @@ func (in *inbound) readFrame(ctx context.Context, r io.Reader, progress func(hol
 		n, err := r.Read(free[:min(len(free), readChunk)])
 		f.buf = f.buf[:len(f.buf)+n]
 		progress(len(f.held) > 0)
-		if len(f.buf) > maxFrame {
+		if len(f.buf) > in.maxFrame {
 			f.release()
 			return nil, nil, errFrameTooLarge
 		}
@@ -76,17 +81,17 @@ func (in *inbound) readFrame(ctx context.Context, r io.Reader, progress func(hol
 func (f *reading) grow(ctx context.Context, wait func(bool)) error {
 	size := max(512, 2*cap(f.buf))
 	switch {
-	case cap(f.buf) < smallFrame:
+	case cap(f.buf) < f.budget.smallFrame:
 	case len(f.held) == 0:
 		if err := f.take(ctx, f.budget.medium, wait); err != nil {
 			return err
 		}
-		size = mediumFrame
+		size = f.budget.mediumFrame
 	default:
 		if err := f.take(ctx, f.budget.large, wait); err != nil {
 			return err
 		}
-		size = maxFrame + 1 // one byte more tells a frame that is too large
+		size = f.budget.maxFrame + 1 // one byte more tells a frame that is too large
 	}
 	buf := make([]byte, len(f.buf), size)
 	copy(buf, f.buf)
