@@ -242,6 +242,8 @@ func (a *answer) end() error {
 		return brokenStream(a.src, "announced a tool call but sent none", nil)
 	case len(calls) == 0 && finish == FinishStop && !a.text:
 		return brokenStream(a.src, "answered with neither text nor a tool call", nil)
+	case len(calls) == 0 && finish == FinishFilter && !a.text:
+		return a.fail(fmt.Sprintf("withheld its answer (%s)", clip(a.finish, 80)))
 	}
 	if meta := a.details.meta(a.req.Model); meta != nil {
 		if err := a.part(Part{Kind: PartReasoning, Field: "reasoning_details", Meta: meta}); err != nil {

@@ -33,7 +33,7 @@ const (
 	noOutput     = "(no output)"
 	noResult     = "No result was recorded for this call; it may not have run."
 	imagesBelow  = "(image in the next message)"
-	resultImages = "Image from the tool result above:"
+	resultImages = "<system-reminder>This is the image of the tool result above.</system-reminder>"
 )
 
 // An encoder writes a chat-completions request (spec/harness.md section 1.1).
@@ -149,14 +149,29 @@ func sendable(all []*agent.Message) []*agent.Message {
 			msgs = append(msgs, m)
 		}
 	}
-	for len(msgs) > 0 {
-		last := msgs[len(msgs)-1]
-		if last.Role != agent.RoleAssistant || hasCalls(last) {
-			break
-		}
+	for len(msgs) > 0 && endsWithNothing(msgs) {
 		msgs = msgs[:len(msgs)-1]
 	}
 	return msgs
+}
+
+// endsWithNothing says whether the last message must not, or will not, be the
+// end of a request: an assistant's without calls, a result without a call, an
+// empty one of the user.
+func endsWithNothing(msgs []*agent.Message) bool {
+	last := msgs[len(msgs)-1]
+	switch last.Role {
+	case agent.RoleAssistant:
+		return !hasCalls(last)
+	case agent.RoleTool:
+		for i := len(msgs) - 2; i >= 0; i-- {
+			if m := msgs[i]; m.Role == agent.RoleAssistant {
+				return !slices.ContainsFunc(m.Calls(), func(c agent.CallPart) bool { return c.ID == last.CallID })
+			}
+		}
+		return true
+	}
+	return userContent(last) == (contentCount{})
 }
 
 func hasCalls(m *agent.Message) bool {
@@ -172,29 +187,36 @@ func resultsAfter(msgs []*agent.Message, i int) []*agent.Message {
 	return rest
 }
 
-// user writes a user message, a notice or a summary; nothing if it is empty.
-func (e *encoder) user(m *agent.Message) {
-	texts, images := 0, 0
+// A contentCount is what a user message holds.
+type contentCount struct{ texts, images int }
+
+func userContent(m *agent.Message) (n contentCount) {
 	if m.Context != "" {
-		texts++
+		n.texts++
 	}
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; {
 		case p.Kind == agent.PartText && p.Text != "":
-			texts++
+			n.texts++
 		case p.Kind == agent.PartImage && p.Data != "":
-			images++
+			n.images++
 		}
 	}
-	if texts+images == 0 {
+	return n
+}
+
+// user writes a user message, a notice or a summary; nothing if it is empty.
+func (e *encoder) user(m *agent.Message) {
+	n := userContent(m)
+	if n == (contentCount{}) {
 		return
 	}
 	e.comma()
 	e.raw(`{"role":"user","content":`)
 	switch {
-	case images == 0 && texts == 1:
+	case n.images == 0 && n.texts == 1:
 		e.str(joinTexts(m, ""))
-	case images == 0 && !e.may(featParts):
+	case n.images == 0 && !e.may(featParts):
 		e.str(joinTexts(m, "\n\n"))
 	default:
 		e.raw(`[`)
@@ -323,7 +345,7 @@ func (e *encoder) callName(name string) string {
 // else is wrapped into one: servers parse them and would refuse the history.
 func callArguments(args string) string {
 	trimmed := strings.TrimSpace(args)
-	if trimmed == "" {
+	if trimmed == "" || trimmed == "null" {
 		return "{}"
 	}
 	if trimmed[0] == '{' && json.Valid([]byte(args)) {

@@ -147,7 +147,7 @@ func TestStreamUnderstood(t *testing.T) {
 		{"length", events(text("a"), fin("length"), done), outcome{Text: "a", Finish: llm.FinishLength}},
 		{"length before any text", events(d(`{"reasoning":"x"}`), fin("MAX_TOKENS"), done), outcome{Reasoning: "x", Field: "reasoning", Finish: llm.FinishLength}},
 		{"filter", events(text("a"), fin("content_filter"), done), outcome{Text: "a", Finish: llm.FinishFilter}},
-		{"safety", events(fin("SAFETY"), done), outcome{Finish: llm.FinishFilter}},
+		{"safety", events(text("a"), fin("SAFETY"), done), outcome{Text: "a", Finish: llm.FinishFilter}},
 
 		// Calls that come as text.
 		{"call in text", events(text("Let me look.\\n<tool"), text(`_call>\n{\"name\": \"Read\", \"argu`), text(`ments\": {\"file_path\":\"a\"}}\n</tool_call>`), fin("stop"), done),
@@ -254,6 +254,7 @@ func TestStreamRefused(t *testing.T) {
 		{"calls announced, none sent", events(text("a"), fin("tool_calls"), done), "a", agent.CodeModel, true, "announced a tool call"},
 		{"malformed call", events(text("a"), fin("MALFORMED_FUNCTION_CALL"), done), "a", agent.CodeModel, true, "could not finish"},
 		{"unknown reason", events(text("a"), fin("aliens"), done), "a", agent.CodeModel, false, `"aliens"`},
+		{"nothing but a filter", events(fin("content_filter"), done), "", agent.CodeModel, false, "withheld its answer"},
 		{"not JSON", events(text("a"), `{"broken`), "a", agent.CodeModel, true, "not a chat completion"},
 		{"not JSON, then [DONE]", events(text("a")) + "data: {\"broken\ndata: [DONE]\n\n", "a", agent.CodeModel, true, "not a chat completion"},
 		{"not an object", events(text("a"), `42`), "a", agent.CodeModel, true, "not a chat completion"},

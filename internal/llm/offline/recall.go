@@ -162,11 +162,14 @@ func recall(text string, mem memory) string {
 	return fmt.Sprintf("I find nothing about %s in my memory.", strings.Trim(strings.Join(strings.Fields(subject), " "), "?.! "))
 }
 
+// maxTerms bounds the words that a question is about: a long text is none.
+const maxTerms = 32
+
 // contentWords are the words of a question that say what it is about.
 func contentWords(s string) []string {
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		if !slices.Contains(emptyWords, w) && !slices.Contains(out, w) {
+		if len(out) < maxTerms && !slices.Contains(emptyWords, w) && !slices.Contains(out, w) {
 			out = append(out, w)
 		}
 	}
