@@ -52,17 +52,12 @@ func (c Content) Text() string {
 	return b.String()
 }
 
-// Raw returns the JSON of the content, the original bytes if it was read.
+// Raw returns the JSON of the content, the original bytes if it was read. It is
+// nil if a part has neither a known type nor raw bytes.
 func (c Content) Raw() json.RawMessage {
-	if c.raw != nil {
-		return c.raw
-	}
-	if c.isText {
-		return AppendString(nil, c.text)
-	}
-	raw, err := Marshal(List[Part](c.parts))
+	raw, err := c.MarshalJSON()
 	if err != nil {
-		return json.RawMessage("[]") // a part made by hand with raw bytes that are no JSON
+		return nil
 	}
 	return raw
 }
@@ -77,7 +72,15 @@ func (c Content) Equal(d Content) bool {
 }
 
 // MarshalJSON writes the form that the content has.
-func (c Content) MarshalJSON() ([]byte, error) { return c.Raw(), nil }
+func (c Content) MarshalJSON() ([]byte, error) {
+	switch {
+	case c.raw != nil:
+		return c.raw, nil
+	case c.isText:
+		return AppendString(nil, c.text), nil
+	}
+	return Marshal(List[Part](c.parts))
+}
 
 // UnmarshalJSON reads a string or a list of parts.
 func (c *Content) UnmarshalJSON(data []byte) error {

@@ -406,6 +406,12 @@ type ToolResult struct {
 	IsError *bool        `json:"is_error,omitempty"`
 }
 
+// TextResult makes a result of one text.
+func TextResult(text string) *ToolResult {
+	dst := append([]byte(nil), `{"type":"text","text":`...)
+	return &ToolResult{Content: []Object{append(AppendString(dst, text), '}')}}
+}
+
 // CommandType returns "external_tool_call_response".
 func (*ExternalToolCallResponse) CommandType() string { return "external_tool_call_response" }
 
