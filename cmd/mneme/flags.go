@@ -17,7 +17,7 @@ type flagDef struct {
 	optional bool   // the value may be left out
 	serve    bool   // of `mneme serve`
 	server   bool   // of `mneme server`
-	about    string
+	about    string // "" = not in the usage
 }
 
 var flagDefs = []flagDef{
@@ -38,6 +38,8 @@ var flagDefs = []flagDef{
 	{name: "log-level", value: "level", serve: true, server: true, about: "debug, info, warn or error"},
 	{name: "openai-api", server: true, about: "offer the OpenAI-compatible API"},
 	{name: "rest", server: true, about: "offer the REST API"},
+	{name: "computer-name", value: "name", server: true}, // refused beside --listen
+	{name: "channels", value: "list", server: true},      // likewise
 }
 
 // usageError is a command line that cannot be understood: the usage goes to
@@ -114,7 +116,7 @@ func printUsage(w io.Writer, command string) {
 		fmt.Fprint(w, "Usage: mneme server --listen [url] [options]\n\nRuns the App Server alone.\n\nOptions:\n")
 	}
 	for _, d := range flagDefs {
-		if findFlag(command, d.name) == nil {
+		if findFlag(command, d.name) == nil || d.about == "" {
 			continue
 		}
 		left := "--" + d.name

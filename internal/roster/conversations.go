@@ -2,6 +2,8 @@ package roster
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
@@ -174,6 +176,8 @@ func (r *Roster) Recompile(ctx context.Context, conversationID string, dryRun bo
 	if err != nil || dryRun {
 		return p.Text, err
 	}
+	hash := sha256.Sum256([]byte(ag.System)) // as the runtime does, to see a later change
+	p.ConversationID, p.RawHash = conv.ID, hex.EncodeToString(hash[:])
 	err = r.runtime.Quiet(ctx, agent.Scope{AgentID: ag.ID, ConversationID: conv.ID}, func() error {
 		return r.putPrompt(ctx, conv.ID, &p)
 	})

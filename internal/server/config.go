@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -99,8 +100,15 @@ type Config struct {
 	Auth                   auth.Options
 	SecretKey              string
 	// OpenAI prints the third line and answers on /v1 (see routes.go).
-	OpenAI bool
+	OpenAI  bool
+	Version string    // of mneme
+	Log     io.Writer // gets the log; nil = nobody
+	// Private makes a server for this process alone: clients need a random token,
+	// which Server.Token tells, and which a file that only this user can read
+	// tells other commands.
+	Private bool
 
+	getenv func(string) string
 	values []Value
 }
 
@@ -110,7 +118,7 @@ func (c *Config) Values() []Value { return slices.Clone(c.values) }
 // Load reads the settings: flags over the environment over config.yaml over
 // what is preset.
 func Load(src Sources) (*Config, error) {
-	c := &Config{Command: src.Command}
+	c := &Config{Command: src.Command, getenv: src.Getenv}
 	home, source, err := stateDir(src.Getenv)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"mneme/client"
+	"mneme/internal/server"
+	"mneme/protocol"
+)
+
+// chatCommand talks to an agent: interactively, or once with -p.
+type chatCommand struct {
+	Text  *string `short:"p" name:"print" placeholder:"TEXT" help:"Send TEXT, print the answer and exit; - reads it from stdin."`
+	Agent string  `placeholder:"NAME" help:"Name or id of the agent (${default}). A name that does not exist yet is created." default:"mneme"`
+	Mode  string  `placeholder:"MODE" help:"Permission mode of this conversation from now on." enum:",standard,acceptEdits,unrestricted,strict" default:""`
+}
+
+// Memory blocks of an agent that `mneme chat` makes.
+const (
+	firstPersona = "I am mneme. I remember what people tell me and what we work on together, and I keep my memory in order. When I do not know something, I say so."
+	firstHuman   = "I do not know anything about the person I talk to yet. What I learn about them goes here."
+)
+
+// Run implements the command.
+func (c *chatCommand) Run(p *program) (err error) {
+	text := ""
+	if c.Text != nil {
+		if text, err = p.textOf(*c.Text); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	s, err := p.open(ctx, "chat")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	rt, err := c.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	if c.Text != nil {
+		return p.once(ctx, rt, text, signals)
+	}
+	talk := newTalk(p, s.Client, rt, signals)
+	talk.welcome(c.Agent, s)
+	return talk.run(ctx)
+}
+
+// textOf reads the message of -p.
+func (p *program) textOf(arg string) (string, error) {
+	text := arg
+	if arg == "-" {
+		b, err := io.ReadAll(p.stdin)
+		if err != nil {
+			return "", fmt.Errorf("read stdin: %w", err)
+		}
+		text = string(b)
+	}
+	if strings.TrimSpace(text) == "" {
+		return "", errors.New("there is nothing to send")
+	}
+	return text, nil
+}
+
+// start starts the runtime of the agent's own conversation in the current
+// directory, and makes the agent where there is none.
+func (c *chatCommand) start(ctx context.Context, s *session) (*client.Runtime, error) {
+	start := protocol.RuntimeStart{Mode: protocol.Mode(c.Mode)}
+	own := "default"
+	start.ConversationID = &own
+	if dir, err := os.Getwd(); err == nil {
+		start.Cwd = protocol.Some(dir)
+	}
+	id, err := findAgent(ctx, s.Client, c.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if id == "" {
+		system := server.DefaultSystem()
+		start.CreateAgent = &protocol.CreateAgent{Body: protocol.AgentBody{
+			Name: &c.Agent, System: &system,
+			MemoryBlocks: []protocol.MemoryBlock{{Label: "persona", Value: firstPersona}, {Label: "human", Value: firstHuman}},
+		}}
+	} else {
+		start.AgentID = &id
+	}
+	return s.StartRuntime(ctx, start)
+}
+
+// findAgent finds an agent by its exact name or its id; "" = there is none.
+func findAgent(ctx context.Context, c *client.Client, name string) (string, error) {
+	limit := 1000
+	list, err := client.Call(ctx, c, &protocol.AgentList{Query: &protocol.AgentQuery{QueryText: &name, Limit: &limit}})
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, a := range list.Agents {
+		if a.ID == name {
+			return a.ID, nil
+		}
+		if a.Name == name {
+			ids = append(ids, a.ID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		if strings.HasPrefix(name, "agent-") {
+			return "", fmt.Errorf("there is no agent %s", name)
+		}
+		return "", nil
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%d agents are named %s; choose one with --agent: %s", len(ids), name, strings.Join(ids, ", "))
+}
+
+// What is answered to calls that ask when nobody can be asked.
+const nobodyHere = "This tool needs a person's approval, and nobody can give it here: the message came from `mneme chat -p`. Do without the tool, or say what you would have done."
+
+// once sends one message, prints the answer alone on stdout, and denies what
+// would ask.
+func (p *program) once(ctx context.Context, rt *client.Runtime, text string, signals <-chan os.Signal) error {
+	if waiting := rt.Pending(); len(waiting) > 0 {
+		return fmt.Errorf("this conversation waits for an answer about %s; give it in `mneme chat` first", waiting[0].Request.ToolName)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	turn, err := rt.Send(ctx, text)
+	if err != nil {
+		return err
+	}
+	interrupted := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			close(interrupted)
+			rt.Abort(ctx) //nolint:errcheck // the turn's end tells
+			<-signals     // the second one does not wait for the turn
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	denied := 0
+	for ev, err := range turn.Events(ctx) {
+		if err != nil {
+			break // Wait says more
+		}
+		if ask, ok := ev.Body.(*protocol.ControlRequest); ok {
+			denied++
+			if err := rt.Deny(ctx, ask.RequestID, nobodyHere); err != nil {
+				return err
+			}
+		}
+	}
+	result, err := turn.Wait(ctx)
+	if err == nil {
+		err = result.Err()
+	}
+	select {
+	case <-interrupted:
+		return errors.New("interrupted")
+	default:
+	}
+	if err != nil {
+		return err
+	}
+	if denied > 0 {
+		say(p.stderr, "Note: %d tool calls needed an approval and were denied; --mode lets more run.", denied)
+	}
+	_, err = fmt.Fprintln(p.stdout, result.Text())
+	return err
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"mneme/client"
+	"mneme/internal/server"
+	"mneme/protocol"
+)
+
+// dialTimeout bounds the handshake with a server on this machine.
+const dialTimeout = 10 * time.Second
+
+// A session is a connection to the state: through the server that holds it, or
+// through one that runs inside this process.
+type session struct {
+	*client.Client
+	// own is the server inside this process; nil = another process holds the state.
+	own    *server.Server
+	holder server.Holder // who else holds it
+	stop   context.CancelFunc
+	done   chan error // of own
+}
+
+// open connects to the state directory of the settings.
+func (p *program) open(ctx context.Context, command string) (*session, error) {
+	cfg, err := server.Load(server.Sources{
+		Flags: map[string][]string{"listen": {"ws://127.0.0.1:0"}}, Getenv: p.getenv, Command: command,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Version, cfg.Log, cfg.Private = version(), p.stderr, true
+	srv, err := server.New(ctx, cfg)
+	var held *server.HeldError
+	if errors.As(err, &held) {
+		return p.dialHolder(ctx, held.Holder)
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &session{own: srv, stop: stop, done: make(chan error, 1)}
+	go func() { s.done <- srv.Run(run) }()
+	if s.Client, err = p.dial(ctx, srv.URL(), srv.Token()); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// dialHolder connects to the server that holds the state.
+func (p *program) dialHolder(ctx context.Context, h server.Holder) (*session, error) {
+	if h.URL == "" {
+		return nil, fmt.Errorf("another mneme (pid %d) holds the state but does not listen yet; try again in a moment", h.PID)
+	}
+	token := strings.TrimSpace(p.getenv("MNEME_TOKEN"))
+	if token == "" && h.TokenFile != "" {
+		text, err := os.ReadFile(h.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("the token of the running server cannot be read: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	if token == "" && h.Auth {
+		return nil, fmt.Errorf("the running server (pid %d) wants a token: set MNEME_TOKEN", h.PID)
+	}
+	c, err := p.dial(ctx, reachable(h.URL), token)
+	if err != nil {
+		return nil, fmt.Errorf("the running server (pid %d): %w", h.PID, err)
+	}
+	return &session{Client: c, holder: h}, nil
+}
+
+func (p *program) dial(ctx context.Context, addr, token string) (*client.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	v := version()
+	return client.Dial(ctx, addr, client.Options{
+		Token: token, ClientInfo: &protocol.ClientInfo{Name: "mneme", Version: &v},
+	})
+}
+
+// reachable turns the address of a listener on all interfaces into one that can
+// be dialled.
+func reachable(addr string) string {
+	u, err := url.Parse(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsUnspecified() {
+		host := "127.0.0.1"
+		if ip.To4() == nil {
+			host = "::1"
+		}
+		u.Host = net.JoinHostPort(host, u.Port())
+	}
+	return u.String()
+}
+
+// close ends the connection and the server inside this process.
+func (s *session) close() error {
+	var errs []error
+	if s.Client != nil {
+		errs = append(errs, s.Client.Close())
+	}
+	if s.own != nil {
+		s.stop()
+		errs = append(errs, <-s.done)
+	}
+	return errors.Join(errs...)
+}
