@@ -9,7 +9,7 @@ import (
 
 // maxAnswer bounds what one answer may make us hold: pieces of calls, and of
 // reasoning that may turn out to hold calls.
-const maxAnswer = 32 << 20
+const maxAnswer = 8 << 20
 
 // errStopped says that the consumer left its loop.
 var errStopped = errors.New("consumer left")

@@ -20,9 +20,11 @@ type partialCall struct {
 	args  strings.Builder
 }
 
-// complete says whether the arguments so far are a whole JSON value.
+// complete says whether the arguments so far are a whole JSON object. It looks
+// at their end first: it is asked with every piece.
 func (c *partialCall) complete() bool {
-	return c.args.Len() > 0 && json.Valid([]byte(c.args.String()))
+	args := strings.TrimRight(c.args.String(), " \t\r\n")
+	return strings.HasSuffix(args, "}") && json.Valid([]byte(args))
 }
 
 // callSet puts tool calls together from their pieces. Servers differ in how

@@ -2,9 +2,7 @@ package llm
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -80,6 +78,7 @@ type Catalogue struct {
 	records  []Record
 	conns    []*connection
 	broken   map[string]error // by name: connections whose settings are wrong
+	wrongEnv error            // those of them that the environment is to blame for
 	standard string           // configured default handle
 	started  bool
 	closed   bool
@@ -100,9 +99,9 @@ func New(cfg Config) *Catalogue {
 }
 
 // Start reads the records and looks for local servers in the background; nothing
-// waits for that. Settings that are wrong, such as a base URL in the
-// environment, are an error here rather than in the middle of a turn; the
-// catalogue works without those providers.
+// waits for that. A variable of the environment that is wrong is an error here
+// rather than in the middle of a turn (case H04); without that provider the
+// catalogue works all the same.
 func (c *Catalogue) Start(ctx context.Context) error {
 	if err := c.load(ctx, false); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (c *Catalogue) Start(ctx context.Context) error {
 			close(c.probed)
 		})
 	}
-	return errors.Join(slices.Collect(maps.Values(c.broken))...)
+	return c.wrongEnv
 }
 
 // Close ends what goes on in the background and closes idle connections.
@@ -284,9 +283,9 @@ func (c *Catalogue) connectionFor(name string) (*connection, error) {
 	p := providerByID(id)
 	switch {
 	case c.broken[name] != nil:
-		return nil, c.broken[name]
+		return nil, agent.Errorf(agent.CodeModelConfig, "%v", c.broken[name])
 	case c.broken[id] != nil:
-		return nil, c.broken[id]
+		return nil, agent.Errorf(agent.CodeModelConfig, "%v", c.broken[id])
 	case p == nil:
 		return nil, agent.Errorf(agent.CodeModelConfig, "There is no provider %q: see `mneme connect` for those that there are.", name)
 	case p.api != chatAPI:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -454,6 +455,18 @@ func TestRecordsWinOverEnvironment(t *testing.T) {
 	if diff := cmp.Diff([]string{"Bearer mine"}, s.keys); diff != "" {
 		t.Error(diff)
 	}
+	// A stored connection that is wrong hides no other and stops no start.
+	store.list = append(store.list, llm.Record{Name: "bad", Type: "openai-compatible", BaseURL: "nonsense"})
+	c = catalogue(t, llm.Config{Records: store})
+	if err := c.Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := c.Resolve(t.Context(), "bad/x"); agent.CodeOf(err) != agent.CodeModelConfig {
+		t.Error(err)
+	}
+	if models, err := c.List(t.Context(), true); err != nil || len(models) != 3 {
+		t.Error(handles(models), err)
+	}
 	store.err = errors.New("disk on fire")
 	if _, err := catalogue(t, llm.Config{Records: store}).List(t.Context(), false); err == nil || !strings.Contains(err.Error(), "disk on fire") {
 		t.Error(err)
@@ -708,5 +721,29 @@ func TestEmbed(t *testing.T) {
 	}
 	if _, err := chat(t, url+"/x").Embed(t.Context(), "e", []string{"a"}); agent.CodeOf(err) != agent.CodeModelConfig {
 		t.Error(err)
+	}
+}
+
+// A prompt that was cut by the server is noticed (case H07).
+func TestCutPromptIsNoticed(t *testing.T) {
+	answerWith := func(tokens string) string {
+		return events(text("a"), fin("stop"), `{"choices":[],"usage":{"prompt_tokens":`+tokens+`,"completion_tokens":1}}`, done)
+	}
+	for tokens, warned := range map[string]bool{"4096": true, "14000": false} {
+		s := newSite(t, map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`, "chat": answerWith(tokens)})
+		var log strings.Builder
+		c := catalogue(t, llm.Config{Getenv: env("OLLAMA_BASE_URL", s.URL), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		model, _, err := c.Resolve(t.Context(), "ollama/m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := question()
+		req.System = strings.Repeat("four", 15000)
+		if _, err := collect(t.Context(), model, req); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "cut the prompt"); got != warned {
+			t.Errorf("%s tokens: %s", tokens, log.String())
+		}
 	}
 }

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -84,6 +85,7 @@ func (c *Catalogue) load(ctx context.Context, again bool) error {
 func (c *Catalogue) arrange(records []Record) {
 	var conns []*connection
 	broken := make(map[string]error)
+	var wrongEnv []error
 	has := func(name string) bool {
 		return slices.ContainsFunc(conns, func(k *connection) bool { return k.name == name })
 	}
@@ -95,6 +97,11 @@ func (c *Catalogue) arrange(records []Record) {
 		r, err := c.complete(r, p)
 		if err != nil {
 			broken[r.Name] = err
+			if from == fromEnv {
+				wrongEnv = append(wrongEnv, err)
+			} else {
+				c.log.Warn("the settings of a provider are wrong", "provider", r.Name, "error", err)
+			}
 			return
 		}
 		conns = append(conns, c.keepOrMake(r, p, from))
@@ -117,7 +124,7 @@ func (c *Catalogue) arrange(records []Record) {
 			k.chat.Close()
 		}
 	}
-	c.records, c.conns, c.broken = records, conns, broken
+	c.records, c.conns, c.broken, c.wrongEnv = records, conns, broken, errors.Join(wrongEnv...)
 }
 
 // keepOrMake returns the connection there is already if it is the same.

@@ -6,7 +6,7 @@ import (
 )
 
 // maxDetails bounds the structured reasoning of one answer, in bytes.
-const maxDetails = 4 << 20
+const maxDetails = 1 << 20
 
 // A signedReasoning is what PartReasoning.Meta holds: structured reasoning and
 // the model it was made by, which alone may see it again (bug-report case H09).

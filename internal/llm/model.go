@@ -5,8 +5,18 @@
 // The catalogue knows the providers (stored records, environment keys, local
 // servers on their default ports), lists their models and resolves a handle
 // "provider/model" to a Model. Chat completions, which carry most providers,
-// are spoken by openai.go; offline/ answers without any provider; fake/ is the
+// are spoken by Chat; offline/ answers without any provider; fake/ is the
 // scripted model of tests.
+//
+//	encode.go   request to JSON                 sse.go      lines of a stream
+//	openai.go   the exchange over HTTP          wire.go     one event
+//	errors.go   what failed, in one sentence    answer.go   events to parts
+//	retry.go    whether to ask again            calls.go, recover.go, details.go
+//	catalogue.go, connection.go, discover.go, connect.go, providers.go (the table)
+//
+// Servers differ; the differences are decided where an answer is put together
+// (calls.go for tool calls, recover.go for calls that come as text) and by the
+// features of a request that a server refuses, which are left out from then on.
 //
 // Errors are *Error: an agent.Error with one plain sentence that names the
 // setting to change, plus what the retry rules need (spec/harness.md section

@@ -28,7 +28,7 @@ const (
 	// that it can be used again.
 	afterDone   = 50 * time.Millisecond
 	maxErrBody  = 64 << 10
-	maxJSONBody = 32 << 20
+	maxJSONBody = 16 << 20
 )
 
 // A ChatConfig describes one chat-completions endpoint.

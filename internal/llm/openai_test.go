@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -68,6 +69,28 @@ func TestSocketStaysOpenAfterTheEnd(t *testing.T) {
 	}
 	if took := time.Since(start); took > 3*time.Second {
 		t.Errorf("took %s", took)
+	}
+}
+
+// A slow model takes as long as it likes while something comes; comments count
+// (case H11).
+func TestSlowProvider(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		rc := http.NewResponseController(w)
+		for range 8 {
+			_, _ = io.WriteString(w, ": still loading\n\n")
+			_ = rc.Flush()
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, events(text("a"), fin("stop"), done))
+	})
+	c := chat(t, url, func(cfg *llm.ChatConfig) { cfg.Idle = 250 * time.Millisecond })
+	if parts, err := collect(t.Context(), c, question()); err != nil || summary(parts).Text != "a" {
+		t.Errorf("%v %v", parts, err)
 	}
 }
 
@@ -337,7 +360,7 @@ func TestUnreachable(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()
 	tlsServer := httptest.NewUnstartedServer(nil)
-	tlsServer.Config.ErrorLog = nil
+	tlsServer.Config.ErrorLog = log.New(io.Discard, "", 0)
 	tlsServer.StartTLS()
 	t.Cleanup(tlsServer.Close)
 	plain := serve(t, stream(""))
