@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"mneme/internal/agent"
 )
@@ -13,6 +14,7 @@ type statement struct {
 	what  string // for error messages: "input input-1"
 	query string // a fixed text
 	args  []any
+	miss  error // the error when no row was hit; nil = a conflict
 }
 
 // Commit writes one step of a conversation's journal: all of the change or none
@@ -28,14 +30,12 @@ type statement struct {
 // really happened. When a database server went away during the commit itself, the
 // error cannot tell whether the change was kept.
 func (s *Store) Commit(ctx context.Context, l Lease, c *Change) error {
-	stmts, err := s.encode(l.ConversationID, c)
+	stmts, err := s.encode(l, c)
 	if err != nil {
 		return fmt.Errorf("write journal of %s: %w", l.ConversationID, err)
 	}
 	return s.write(ctx, "write the journal of "+l.ConversationID, func(t *tx) error {
-		if err := s.fence(t, l); err != nil {
-			return err
-		}
+		stmts[0].args[0] = ns(time.Now().Add(s.term)) // of the fence
 		return t.run(stmts)
 	})
 }
@@ -43,15 +43,19 @@ func (s *Store) Commit(ctx context.Context, l Lease, c *Change) error {
 // run executes statements that must hit one row each. An upsert that hits none
 // met a row of the same id that belongs to somebody else.
 func (t *tx) run(stmts []statement) error {
-	for i := range stmts {
-		st := &stmts[i]
-		n, err := t.exec(st.query, st.args...)
-		if err != nil {
-			return t.w.dialect.fault("store "+st.what, err)
+	hits, err := t.execAll(stmts)
+	for i, n := range hits {
+		switch st := &stmts[i]; {
+		case n == 1:
+		case st.miss != nil:
+			return st.miss
+		default:
+			return agent.Errorf(agent.CodeConflict,
+				"Cannot store %s: the id belongs to another conversation, or the row is gone.", st.what)
 		}
-		if n != 1 {
-			return agent.Errorf(agent.CodeConflict, "Cannot store %s: the id belongs to another conversation, or the row is gone.", st.what)
-		}
+	}
+	if err != nil {
+		return t.w.dialect.fault("store "+stmts[len(hits)].what, err)
 	}
 	return nil
 }
@@ -104,10 +108,11 @@ func (e *encoder) fault(err *agent.Error) any {
 	return e.json(err)
 }
 
-// encode turns a change into statements, parents before children.
-func (s *Store) encode(conversationID string, c *Change) ([]statement, error) {
-	n := len(c.Inputs) + len(c.Turns) + len(c.Runs) + len(c.Steps) + len(c.Messages) + len(c.Calls) + len(c.Events) + 3
-	e := &encoder{s: s, conversation: conversationID, stmts: make([]statement, 0, n)}
+// encode turns a change into statements: the fence first, parents before children.
+func (s *Store) encode(l Lease, c *Change) ([]statement, error) {
+	n := len(c.Inputs) + len(c.Turns) + len(c.Runs) + len(c.Steps) + len(c.Messages) + len(c.Calls) + len(c.Events) + 4
+	e := &encoder{s: s, conversation: l.ConversationID, stmts: make([]statement, 0, n)}
+	e.stmts = append(e.stmts, s.fence(l))
 	for _, in := range c.Inputs {
 		e.input(in)
 	}
@@ -137,8 +142,8 @@ func (s *Store) encode(conversationID string, c *Change) ([]statement, error) {
 		e.prompt(c.Prompt)
 	}
 	if !c.RunEnded.IsZero() {
-		e.add("last run of agent of", conversationID, sqlRunEnded,
-			[]any{ns(c.RunEnded), ns(c.RunEnded), s.tenant, conversationID})
+		e.add("last run of agent of", l.ConversationID, sqlRunEnded,
+			[]any{ns(c.RunEnded), ns(c.RunEnded), s.tenant, l.ConversationID})
 	}
 	return e.stmts, e.err
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -24,6 +25,9 @@ type dialect struct {
 	ord     string // column type: a growing row number
 	// clustered ends the definition of a table whose rows lie in key order.
 	clustered string
+	// pipeline sends statements in one go and returns the rows that each hit, up to
+	// the first that failed. nil = each is executed on its own.
+	pipeline func(ctx context.Context, conn *sql.Conn, text func(string) string, stmts []statement, hits []int64) ([]int64, error)
 	// unique recognizes a violated unique key.
 	unique func(error) bool
 	// gone recognizes a broken connection, busy a database that is up but cannot

@@ -79,18 +79,15 @@ func (s *Store) TakeOver(ctx context.Context) error {
 	})
 }
 
-// fence renews the lease and fails if it is no longer held.
-func (s *Store) fence(t *tx, l Lease) error {
-	expires := time.Now().Add(s.term)
-	n, err := t.exec(sqlFence, ns(expires), l.ConversationID, l.Owner, l.Epoch, s.tenant)
-	if err != nil {
-		return err
+// fence is the statement that renews the lease, to a time its runner sets, and hits
+// no row if the lease is no longer held.
+func (s *Store) fence(l Lease) statement {
+	return statement{
+		what: "lease of " + l.ConversationID, query: sqlFence,
+		args: []any{nil, l.ConversationID, l.Owner, l.Epoch, s.tenant},
+		miss: &agent.Error{Code: agent.CodeLeaseLost, Ref: l.ConversationID,
+			Message: "Conversation " + l.ConversationID + " was taken over by another process."},
 	}
-	if n != 1 {
-		return &agent.Error{Code: agent.CodeLeaseLost, Ref: l.ConversationID,
-			Message: "Conversation " + l.ConversationID + " was taken over by another process."}
-	}
-	return nil
 }
 
 func notFound(noun, id string) error {

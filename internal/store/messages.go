@@ -19,7 +19,10 @@ var (
 	sqlMessagePlace = `SELECT conversation_id, agent_id, seq, created_ns FROM messages WHERE id = ? AND tenant = ?`
 	sqlContext      = "SELECT " + messageColumns + ` FROM messages
 		WHERE conversation_id = ? AND hidden = 0 AND tenant = ? ORDER BY seq`
-	sqlLastSeq      = `SELECT coalesce(max(seq), 0) FROM messages WHERE conversation_id = ? AND tenant = ?`
+	sqlLastSeq    = `SELECT coalesce(max(seq), 0) FROM messages WHERE conversation_id = ? AND tenant = ?`
+	sqlContextIDs = `SELECT id FROM messages
+		WHERE conversation_id = ? AND hidden = 0 AND interrupted = 0 AND tenant = ?
+		AND role IN ('user', 'assistant', 'tool', 'summary') ORDER BY seq`
 	sqlMessageCount = `SELECT count(*) FROM messages WHERE conversation_id = ? AND tenant = ?`
 )
 
@@ -147,4 +150,18 @@ func (s *Store) MessageCount(ctx context.Context, conversationID string) (int, e
 	var n int
 	_, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&n) }, sqlMessageCount, conversationID, s.tenant)
 	return n, s.dialect.fault("count messages", err)
+}
+
+// ContextIDs lists the ids of the messages that the model sees of a
+// conversation, oldest first, without reading the messages themselves. What the
+// harness adds (notices, approvals, the system prompt) is not among them.
+func (s *Store) ContextIDs(ctx context.Context, conversationID string) ([]string, error) {
+	ids := []string{}
+	err := s.pool().each(ctx, func(r scanner) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, sqlContextIDs, conversationID, s.tenant)
+	return ids, s.dialect.fault("list context of conversation "+conversationID, err)
 }

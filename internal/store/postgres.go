@@ -33,6 +33,7 @@ func postgresDialect() *dialect {
 	return &dialect{
 		name: "postgres", goose: goose.DialectPostgres, begin: "BEGIN", numeric: true,
 		ord: "BIGINT GENERATED ALWAYS AS IDENTITY", clustered: "",
+		pipeline: postgresPipeline,
 		unique: func(err error) bool {
 			e, ok := errors.AsType[*pgconn.PgError](err)
 			return ok && e.Code == "23505" // unique_violation
@@ -63,6 +64,27 @@ func postgresGone(err error) bool {
 	}
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone)
+}
+
+// postgresPipeline spares a round trip per statement.
+func postgresPipeline(ctx context.Context, conn *sql.Conn, text func(string) string, stmts []statement, hits []int64) ([]int64, error) {
+	var batch pgx.Batch
+	for i := range stmts {
+		batch.Queue(text(stmts[i].query), stmts[i].args...)
+	}
+	err := conn.Raw(func(c any) error {
+		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, &batch)
+		for range stmts {
+			tag, err := results.Exec()
+			if err != nil {
+				results.Close() // repeats the error
+				return err
+			}
+			hits = append(hits, tag.RowsAffected())
+		}
+		return results.Close()
+	})
+	return hits, err
 }
 
 // openPostgres connects with one connection for writes and a pool for reads.

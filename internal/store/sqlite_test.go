@@ -23,10 +23,8 @@ func open(t *testing.T, url string, opts store.Options) *store.Store {
 }
 
 func pair(t *testing.T, url string) (a, b *store.Store) {
-	opts := store.Options{LeaseTerm: storetest.PairTerm, Owner: "a"}
-	a = open(t, url, opts)
-	opts.Owner = "b"
-	return a, open(t, url, opts)
+	t.Helper()
+	return open(t, url, store.Options{Owner: "a"}), open(t, url, store.Options{Owner: "b"})
 }
 
 func TestSQLite(t *testing.T) {

@@ -59,6 +59,8 @@ func (s *Store) Calls(ctx context.Context, stepID string) ([]*agent.ToolCall, er
 }
 
 const (
+	sqlLastEvent = `SELECT coalesce(max(seq), 0) FROM run_events WHERE run_id = ? AND tenant = ?`
+
 	sqlEvents = `SELECT run_id, seq, kind, at_ns, expires_ns, data FROM run_events
 		WHERE run_id = ? AND seq > ? AND tenant = ? ORDER BY seq`
 	// The log of a run is kept or deleted as a whole, so only first events are
@@ -82,6 +84,14 @@ func (s *Store) Events(ctx context.Context, runID string, after int64, limit int
 		return err
 	}, sqlEvents+limitTo(limit), runID, after, s.tenant)
 	return events, s.dialect.fault("read the events of run "+runID, err)
+}
+
+// LastEventSeq is the position of the newest entry in a run's log, 0 if it has
+// none.
+func (s *Store) LastEventSeq(ctx context.Context, runID string) (int64, error) {
+	var seq int64
+	_, err := s.pool().one(ctx, func(row scanner) error { return row.Scan(&seq) }, sqlLastEvent, runID, s.tenant)
+	return seq, s.dialect.fault("read the log of run "+runID, err)
 }
 
 // PruneEvents deletes the logs of runs whose events all expired before the given

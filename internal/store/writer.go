@@ -167,12 +167,7 @@ func (w *writer) query(ctx context.Context, query string, args ...any) (*sql.Row
 // where the driver caches statements itself.
 func (w *writer) prepare(ctx context.Context, query string) (*sql.Stmt, string, error) {
 	if !w.dialect.prepare {
-		text, ok := w.texts[query]
-		if !ok {
-			text = w.dialect.rebind(query)
-			w.texts[query] = text
-		}
-		return nil, text, nil
+		return nil, w.text(query), nil
 	}
 	if stmt, ok := w.stmts[query]; ok {
 		return stmt, "", nil
@@ -183,6 +178,16 @@ func (w *writer) prepare(ctx context.Context, query string) (*sql.Stmt, string, 
 	}
 	w.stmts[query] = stmt
 	return stmt, "", nil
+}
+
+// text is a fixed statement in the dialect's own words.
+func (w *writer) text(query string) string {
+	text, ok := w.texts[query]
+	if !ok {
+		text = w.dialect.rebind(query)
+		w.texts[query] = text
+	}
+	return text
 }
 
 // A tx is the part of the running transaction that belongs to one write. Its
@@ -200,6 +205,29 @@ func (t *tx) exec(query string, args ...any) (int64, error) {
 	t.broken = t.broken || err != nil
 	t.dirty = t.dirty || n > 0
 	return n, err
+}
+
+// execAll executes statements in order, until one fails or hits no row, and returns
+// the rows that each hit up to there. A server is sent all at once: what comes
+// after the one that misses is executed too, which the caller's error undoes.
+func (t *tx) execAll(stmts []statement) (hits []int64, err error) {
+	hits = make([]int64, 0, len(stmts))
+	if pipeline := t.w.dialect.pipeline; pipeline != nil {
+		hits, err = pipeline(t.ctx, t.w.conn, t.w.text, stmts, hits)
+		t.dirty = true
+		t.broken = t.broken || err != nil
+		return hits, err
+	}
+	for i := range stmts {
+		n, err := t.exec(stmts[i].query, stmts[i].args...)
+		if err != nil {
+			return hits, err
+		}
+		if hits = append(hits, n); n == 0 {
+			break
+		}
+	}
+	return hits, nil
 }
 
 // each calls scan for every row of a query.

@@ -161,7 +161,7 @@ CREATE TABLE steps (
     stop_reason     TEXT NOT NULL,
     usage           TEXT NOT NULL,
     client_keys     TEXT
-);
+) {clustered};
 CREATE INDEX steps_turn ON steps (conversation_id, turn_id);
 
 CREATE TABLE tool_calls (

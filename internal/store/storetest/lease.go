@@ -69,33 +69,29 @@ func testHeld(t *testing.T, a, b *store.Store) {
 	wantCode(t, err, agent.CodeLeaseLost)
 }
 
-// testExpired needs stores with a lease term of PairTerm.
 func testExpired(t *testing.T, a, b *store.Store) {
 	sc := newScene(t, a)
 	// Commits renew the lease.
 	for range 4 {
-		time.Sleep(PairTerm / 2)
+		time.Sleep(store.DefaultLeaseTerm / 2)
 		sc.say(1)
 	}
 	_, err := b.Acquire(t.Context(), sc.conv.ID)
 	wantCode(t, err, agent.CodeLeaseLost)
-	time.Sleep(PairTerm + PairTerm/10)
+	time.Sleep(store.DefaultLeaseTerm + time.Second)
 	// Expired, but nobody took it: its owner may go on.
 	sc.say(1)
-	time.Sleep(PairTerm + PairTerm/10)
+	time.Sleep(store.DefaultLeaseTerm + time.Second)
 	acquire(t, b, sc.conv.ID)
 	wantCode(t, a.Commit(t.Context(), sc.lease, &store.Change{}), agent.CodeLeaseLost)
 }
-
-// PairTerm is the lease term that the stores of RunPair must have.
-const PairTerm = 250 * time.Millisecond
 
 // testFencedOff: a process stalls until its lease ends, another takes over and
 // writes, the first comes back. Nothing of what it still had to write is kept.
 func testFencedOff(t *testing.T, a, b *store.Store) {
 	sc := newScene(t, a)
 	sc.say(2)
-	time.Sleep(PairTerm + PairTerm/10)
+	time.Sleep(store.DefaultLeaseTerm + time.Second)
 	theirs := &scene{T: t, s: b, agent: sc.agent, conv: sc.conv, lease: acquire(t, b, sc.conv.ID), seq: 2}
 	theirs.say(2)
 	turn := sc.turn(agent.TurnRunning)

@@ -8,6 +8,7 @@ package storetest
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,7 +75,8 @@ func Run(t *testing.T, open func(t *testing.T) *store.Store) {
 }
 
 // RunPair runs the tests for two owners. Each call of open returns two stores of
-// different owners on the same empty database.
+// different owners on the same empty database. It is called inside a synctest
+// bubble, so that leases expire without waiting.
 func RunPair(t *testing.T, open func(t *testing.T) (a, b *store.Store)) {
 	for _, c := range []struct {
 		name string
@@ -87,8 +89,10 @@ func RunPair(t *testing.T, open func(t *testing.T) (a, b *store.Store)) {
 		{"TakeOverIsOwn", testTakeOverIsOwn},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b := open(t)
-			c.test(t, a, b)
+			synctest.Test(t, func(t *testing.T) {
+				a, b := open(t)
+				c.test(t, a, b)
+			})
 		})
 	}
 }
