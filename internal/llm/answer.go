@@ -225,7 +225,8 @@ func (a *answer) part(p Part) error {
 func (a *answer) flush() error { return a.say(a.filter.release()) }
 
 // end passes on what is left once the stream has ended well, and the finish.
-// It never ends with nothing: an answer without text and calls is an error.
+// An answer without text and calls counts only if the provider said that it
+// stopped (spec/app-server-core.md section 5.1); silence is an error.
 func (a *answer) end() error {
 	if err := a.recover(); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (a *answer) end() error {
 		finish = FinishCalls
 	case len(calls) == 0 && finish == FinishCalls:
 		return brokenStream(a.src, "announced a tool call but sent none", nil)
-	case len(calls) == 0 && finish == FinishStop && !a.text:
+	case len(calls) == 0 && finish == FinishStop && !a.text && a.finish == "":
 		return brokenStream(a.src, "answered with neither text nor a tool call", nil)
 	case len(calls) == 0 && finish == FinishFilter && !a.text:
 		return a.fail(fmt.Sprintf("withheld its answer (%s)", clip(a.finish, 80)))

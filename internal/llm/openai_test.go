@@ -170,7 +170,7 @@ func TestAnswerThatIsNotStreamed(t *testing.T) {
 	if diff := cmp.Diff(want, summary(parts)); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	for _, bad := range []string{`{"broken`, `{}`, `{"error":{"message":"boom"}}`, `{"choices":[{"message":{"content":""},"finish_reason":"stop"}]}`, `[]`, ``} {
+	for _, bad := range []string{`{"broken`, `{}`, `{"error":{"message":"boom"}}`, `{"choices":[{"message":{"content":""}}]}`, `[]`, ``} {
 		if parts, err := collect(t.Context(), chat(t, serve(t, json(200, bad))), question()); agent.CodeOf(err) != agent.CodeModel {
 			t.Errorf("%s: %v %v", bad, parts, err)
 		}

@@ -248,9 +248,6 @@ func TestStreamRefused(t *testing.T) {
 		{"cut with held text", events(text("a <tool_call>{")), "a <tool_call>{", agent.CodeModel, true, "in the middle"},
 		{"nothing at all", "", "", agent.CodeModel, true, "in the middle"},
 		{"[DONE] without an answer", events(done), "", agent.CodeModel, true, "neither text nor a tool call"},
-		{"empty answer", events(d(`{"content":""}`), fin("stop"), done), "", agent.CodeModel, true, "neither text"},
-		{"only blanks", events(text("\\n \\n"), fin("stop"), done), "\n \n", agent.CodeModel, true, "neither text"},
-		{"only reasoning", events(d(`{"reasoning":"hm"}`), fin("stop"), done), "", agent.CodeModel, true, "neither text"},
 		{"calls announced, none sent", events(text("a"), fin("tool_calls"), done), "a", agent.CodeModel, true, "announced a tool call"},
 		{"malformed call", events(text("a"), fin("MALFORMED_FUNCTION_CALL"), done), "a", agent.CodeModel, true, "could not finish"},
 		{"unknown reason", events(text("a"), fin("aliens"), done), "a", agent.CodeModel, false, `"aliens"`},
@@ -304,4 +301,24 @@ func manyCalls(n int) string {
 		b.WriteString(`{"id":"c` + strings.Repeat("x", i) + `","function":{"name":"Read","arguments":"{}"}}`)
 	}
 	return d(`{"tool_calls":[` + b.String() + `]}`)
+}
+
+// An answer that the provider ended without a word is an answer: the turn ends
+// (spec/app-server-core.md section 5.1).
+func TestEmptyAnswers(t *testing.T) {
+	for name, body := range map[string]string{
+		"empty":          events(d(`{"content":""}`), fin("stop"), done),
+		"only blanks":    events(text("\\n \\n"), fin("stop"), done),
+		"only reasoning": events(d(`{"reasoning":"hm"}`), fin("stop"), done),
+	} {
+		t.Run(name, func(t *testing.T) {
+			parts, err := collect(t.Context(), chat(t, serve(t, stream(body))), question())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last := parts[len(parts)-1]; last.Finish != llm.FinishStop {
+				t.Errorf("ended with %+v", last)
+			}
+		})
+	}
 }

@@ -139,7 +139,7 @@ func (c *crash) round(ctx context.Context, n int) error {
 	}
 	kill := sync.OnceFunc(running.Kill)
 	defer kill()
-	countdown := int64(c.rnd.IntN(12))
+	countdown := int64(c.rnd.IntN(8))
 	var mu sync.Mutex
 	seen := func(f *frame) {
 		if c.instant == "" || f.Type != c.instant && (f.Delta == nil || f.Delta.Kind != c.instant) {
@@ -155,7 +155,7 @@ func (c *crash) round(ctx context.Context, n int) error {
 	}
 	after := time.Duration(30+c.rnd.IntN(600)) * time.Millisecond
 	if c.instant != "" {
-		after = 3 * time.Second // should the frame not come often enough
+		after = 1500 * time.Millisecond // should the frame not come often enough
 	}
 	time.AfterFunc(after, kill)
 	seeds := make([]uint64, len(c.workers))
