@@ -243,6 +243,30 @@ func TestQueuedTurns(t *testing.T) {
 	}
 }
 
+// A stock server can run two turns at once; their steps tell them apart.
+func TestTurnsAtOnce(t *testing.T) {
+	s := newFakeServer(t)
+	s.stock = true
+	rt := start(t, connect(t, s, client.Options{}))
+	turn := send(t, rt, "wait")
+	until(t, "the first delta", func() bool { return len(rt.Status().ActiveRunIDs) == 1 })
+	publish := func(body protocol.EventBody) {
+		frame, err := protocol.AppendEvent(nil, rt.ID(), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.broadcast(string(frame))
+	}
+	publish(&protocol.LoopStatusUpdate{LoopStatus: protocol.LoopStatus{Status: protocol.ProcessingAPIResponse, ActiveRunIDs: []string{"other"},
+		ClientMessageIDsByRunID: map[string][]string{"other": {"cm-other"}, "step-1": {turn.Key()}}}})
+	publish(&protocol.StreamDelta{Delta: &protocol.AssistantDelta{DeltaHead: protocol.DeltaHead{ID: "m", RunID: "other"}, Content: protocol.Text("not mine")}})
+	publish(&protocol.TurnFinished{TurnID: "batch-other", RunID: "other", StopReason: protocol.StopError})
+	s.release()
+	if got := wait(t, turn); got.Text() != "..." || got.StopReason != protocol.StopEndTurn {
+		t.Errorf("result %+v", got)
+	}
+}
+
 func TestQueuedInputIsRemoved(t *testing.T) {
 	s := newFakeServer(t)
 	c := connect(t, s, client.Options{})

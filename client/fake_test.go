@@ -83,24 +83,31 @@ type fakeConn struct {
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
+	s := startFakeServer()
+	t.Cleanup(s.shutdown)
+	return s
+}
+
+func startFakeServer() *fakeServer {
 	s := &fakeServer{
 		conns:    map[*fakeConn]struct{}{},
 		runtimes: map[protocol.Runtime]*fakeRuntime{},
 		seen:     map[string]*protocol.InputAccepted{},
 	}
 	s.Server = httptest.NewServer(s)
-	t.Cleanup(func() {
-		s.closeAll(websocket.StatusGoingAway, "")
-		s.mu.Lock()
-		for _, r := range s.runtimes {
-			r.queue = nil
-			r.turn.stop()
-		}
-		s.mu.Unlock()
-		s.running.Wait()
-		s.Server.Close()
-	})
 	return s
+}
+
+func (s *fakeServer) shutdown() {
+	s.closeAll(websocket.StatusGoingAway, "")
+	s.mu.Lock()
+	for _, r := range s.runtimes {
+		r.queue = nil
+		r.turn.stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	s.Server.Close()
 }
 
 func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -82,10 +82,10 @@ func TestReconnect(t *testing.T) {
 			t.Errorf("server got %d runtime_start and %d input", s.received("runtime_start"), s.received("input"))
 		}
 		s.release()
-		if got := wait(t, running); got.StopReason != protocol.StopEndTurn || got.TurnID != "turn-1" {
+		if got := wait(t, running); got.StopReason != protocol.StopEndTurn || got.TurnID != "turn-1" || !got.Gap {
 			t.Errorf("running turn: %+v", got)
 		}
-		if got := wait(t, queued); got.Text() != "after it " {
+		if got := wait(t, queued); got.Text() != "after it " || got.Gap {
 			t.Errorf("queued turn: %+v", got)
 		}
 		seen := false

@@ -99,6 +99,7 @@ func (t *Turn) settle(s *scope) {
 		t.fail(ErrTurnLost) // it was queued, and what runs is not it
 	default:
 		t.active = true
+		t.result.Gap = true
 		if t.id == "" {
 			t.id = s.loop.TurnID
 		}

@@ -42,6 +42,9 @@ type TurnResult struct {
 	Messages []AssistantMessage
 	// Usage sums the steps; ContextTokens is the last step's.
 	Usage protocol.Usage
+	// Gap says that the connection was lost during the turn: Messages and Usage
+	// lack what was sent meanwhile. The conversation has it all.
+	Gap bool
 	// Finished is the event itself.
 	Finished *protocol.TurnFinished
 }
@@ -251,6 +254,9 @@ func (t *Turn) observe(ev protocol.Event) {
 	if !t.active {
 		return
 	}
+	if !t.owns(ev) {
+		return
+	}
 	t.queue.push(ev)
 	switch b := ev.Body.(type) {
 	case *protocol.LoopStatusUpdate:
@@ -268,6 +274,26 @@ func (t *Turn) observe(ev protocol.Event) {
 			t.end(errTurnEnd)
 		}
 	}
+}
+
+// owns reports whether an event of the runtime is this turn's. A server that
+// tells turn ids runs one turn at a time. A stock one can run two at once, when
+// an input comes just after a turn's end; then the step tells them apart.
+func (t *Turn) owns(ev protocol.Event) bool {
+	run := ""
+	switch b := ev.Body.(type) {
+	case *protocol.StreamDelta:
+		if b.SubagentID == "" {
+			run = b.Delta.Head().RunID
+		}
+	case *protocol.TurnFinished:
+		run = b.RunID
+	}
+	if run == "" || t.key == "" || t.id != "" {
+		return true
+	}
+	keys, known := t.runtime.scope.loop.ClientMessageIDsByRunID[run]
+	return !known || slices.Contains(keys, t.key)
 }
 
 // begins reports whether an event shows that a queued input has been taken:
