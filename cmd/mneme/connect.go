@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 
@@ -34,15 +38,14 @@ func (c *connectCommand) Run(p *program) error {
 		return err
 	}
 	req := server.ConnectRequest{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL, Key: key}
-	cfg, err := server.Load(server.Sources{Getenv: p.getenv, Command: "connect"})
-	if err != nil {
-		return err
-	}
-	cfg.Log = p.stderr
-	done, err := server.Connect(ctx, cfg, req)
-	var held *server.HeldError
-	if errors.As(err, &held) {
-		done, err = p.connectThrough(ctx, held.Holder, req)
+	done, err := p.connect(ctx, req)
+	if err != nil && key == "" && strings.HasPrefix(err.Error(), "Missing ") {
+		if !isatty.IsTerminal(p.stdin.Fd()) {
+			return fmt.Errorf("%w Give it with --api-key KEY, with --api-key - on stdin, or as %s", err, keyVariable(c.Provider))
+		}
+		if req.Key, err = p.askKey(c.Provider); err == nil {
+			done, err = p.connect(ctx, req)
+		}
 	}
 	if err != nil {
 		return err
@@ -50,23 +53,76 @@ func (c *connectCommand) Run(p *program) error {
 	return p.report(done)
 }
 
-// key takes the key from the flag, from stdin for "-", or by asking on a
-// terminal where the provider needs one and none is given.
+// key takes the key from the flag, from stdin for "-", or from the environment.
 func (c *connectCommand) key(p *program) (string, error) {
-	if c.APIKey != "-" {
+	switch {
+	case c.APIKey == "-":
+		return p.readKey()
+	case c.APIKey != "":
 		return strings.TrimSpace(c.APIKey), nil
 	}
-	if isatty.IsTerminal(p.stdin.Fd()) {
-		fmt.Fprintf(p.stderr, "API key for %s: ", c.Provider)
-	}
+	return strings.TrimSpace(p.getenv(keyVariable(c.Provider))), nil
+}
+
+// keyVariable is the environment variable that holds a provider's key.
+func keyVariable(provider string) string {
+	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(provider)) + "_API_KEY"
+}
+
+// readKey reads a key from the first line of stdin.
+func (p *program) readKey() (string, error) {
 	line, err := bufio.NewReader(p.stdin).ReadString('\n')
 	if key := strings.TrimSpace(line); key != "" {
 		return key, nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("no key came on stdin: %w", err)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the key: %w", err)
 	}
 	return "", errors.New("no key was given")
+}
+
+// askKey asks for a key on the terminal, without showing it where the terminal
+// can do that.
+func (p *program) askKey(provider string) (string, error) {
+	fmt.Fprintf(p.stderr, "API key for %s: ", provider)
+	echo := func(how string) {
+		cmd := exec.Command("stty", how)
+		cmd.Stdin = p.stdin
+		cmd.Run() //nolint:errcheck // then the key is seen while it is typed
+	}
+	echo("-echo")
+	defer fmt.Fprintln(p.stderr)
+	defer echo("echo")
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	defer signal.Stop(interrupted)
+	answer := make(chan func() (string, error), 1)
+	go func() {
+		key, err := p.readKey()
+		answer <- func() (string, error) { return key, err }
+	}()
+	select {
+	case got := <-answer:
+		return got()
+	case <-interrupted: // the reader stays behind; the process ends now
+		return "", errors.New("interrupted")
+	}
+}
+
+// connect stores a connection: in the state directory, or through the server
+// that holds it.
+func (p *program) connect(ctx context.Context, req server.ConnectRequest) (server.Connected, error) {
+	cfg, err := server.Load(server.Sources{Getenv: p.getenv, Command: "connect"})
+	if err != nil {
+		return server.Connected{}, err
+	}
+	cfg.Log = p.stderr
+	done, err := server.Connect(ctx, cfg, req)
+	var held *server.HeldError
+	if errors.As(err, &held) {
+		return p.connectThrough(ctx, held.Holder, req)
+	}
+	return done, err
 }
 
 // connectThrough connects through the server that holds the state.

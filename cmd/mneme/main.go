@@ -83,7 +83,7 @@ func (p *program) run() int {
 		return exit
 	}
 	if err != nil {
-		fmt.Fprintf(p.stderr, "Error: %v. `mneme --help` lists the commands.\n", err)
+		fmt.Fprintf(p.stderr, "Error: %v\n`mneme --help` lists the commands, `mneme COMMAND --help` their flags.\n", err)
 		return 1
 	}
 	if err := kctx.Run(p); err != nil {
