@@ -179,8 +179,16 @@ func (p *program) once(ctx context.Context, rt *client.Runtime, text string, sig
 		return err
 	}
 	if denied > 0 {
-		say(p.stderr, "Note: %d tool calls needed an approval and were denied; --mode lets more run.", denied)
+		say(p.stderr, "Note: %s needed an approval and got none; --mode lets more run.", plural(denied, "tool call"))
 	}
 	_, err = fmt.Fprintln(p.stdout, result.Text())
 	return err
+}
+
+// plural is "1 agent", "2 agents".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

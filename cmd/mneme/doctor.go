@@ -47,15 +47,11 @@ func (doctorCommand) Run(p *program) error {
 		e.state(ctx)
 	}
 	fmt.Fprintln(p.stdout)
-	switch e.problems {
-	case 0:
+	if e.problems == 0 {
 		fmt.Fprintln(p.stdout, "No problems found.")
 		return nil
-	case 1:
-		fmt.Fprintln(p.stdout, "1 problem found.")
-	default:
-		fmt.Fprintf(p.stdout, "%d problems found.\n", e.problems)
 	}
+	fmt.Fprintf(p.stdout, "%s found.\n", plural(e.problems, "problem"))
 	return errFailed
 }
 
@@ -120,7 +116,7 @@ func (e *examination) agents(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	e.ok("%d agents", len(list.Agents))
+	e.ok("%s", plural(len(list.Agents), "agent"))
 	for _, a := range list.Agents {
 		if w := a.PendingApproval; w != nil {
 			e.note("agent %s (%s) waits for an answer about %s", a.Name, a.ID, w.ToolName)
@@ -167,7 +163,7 @@ func (e *examination) models(ctx context.Context, c *client.Client) error {
 			if count[name] == 0 {
 				e.problem("provider %s%s lists no models; `mneme connect %s` tests it and says why", name, where, name)
 			} else {
-				e.ok("provider %s%s: %d models", name, where, count[name])
+				e.ok("provider %s%s: %s", name, where, plural(count[name], "model"))
 			}
 		}
 	}

@@ -136,6 +136,9 @@ func summary(input json.RawMessage) string {
 	if json.Unmarshal(input, &fields) != nil {
 		return clip(strings.Join(strings.Fields(string(input)), " "), 200)
 	}
+	if len(fields) > 1 {
+		delete(fields, "description") // the model's own words about the rest
+	}
 	for _, main := range []string{"command", "file_path", "pattern", "path"} {
 		if s, ok := fields[main].(string); ok && len(fields) == 1 {
 			return clip(strings.Join(strings.Fields(s), " "), 200)
