@@ -298,9 +298,13 @@ func (c *Client) end(reason error) {
 	c.stop(reason) // wakes the callers that wait for a connection
 }
 
-// acquire waits for a connection that can be used.
+// acquire waits for a connection that can be used. A context that has ended
+// gets none, so that nothing is sent for it.
 func (c *Client) acquire(ctx context.Context) (*link, error) {
 	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		c.mu.Lock()
 		l, ready := c.link, c.ready
 		c.mu.Unlock()

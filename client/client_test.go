@@ -633,3 +633,64 @@ func TestClose(t *testing.T) {
 	}
 	c.Close() // twice does no harm
 }
+
+func TestTell(t *testing.T) {
+	s := newFakeServer(t)
+	c := connect(t, s, client.Options{})
+	rt := start(t, c)
+	strict := string(protocol.ModeStrict)
+	if err := c.Tell(t.Context(), &protocol.ChangeDeviceState{Runtime: rt.ID(), Payload: protocol.DeviceStatePayload{Mode: &strict}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the command", func() bool { return s.received("change_device_state") == 1 })
+	if err := c.Tell(t.Context(), &protocol.Later{Type: "x", Raw: json.RawMessage(`[`)}); err == nil {
+		t.Error("a frame that is no JSON was sent")
+	}
+}
+
+// More tool calls than may run at once are refused, not queued.
+func TestTooManyTools(t *testing.T) {
+	s := newFakeServer(t)
+	goOn := make(chan struct{})
+	rt := start(t, connect(t, s, client.Options{}), client.Tool{ExternalTool: protocol.ExternalTool{Name: "slow"},
+		Run: func(context.Context, json.RawMessage) (*protocol.ToolResult, error) {
+			<-goOn
+			return protocol.TextResult("done"), nil
+		}})
+	frame, err := protocol.AppendEvent(nil, rt.ID(), &protocol.ExternalToolCallRequest{RequestID: "external-tool-1", ToolName: "slow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 70 {
+		s.broadcast(string(frame))
+	}
+	until(t, "the refusals", func() bool { return s.received("external_tool_call_response") == 6 })
+	close(goOn)
+	until(t, "the results", func() bool { return s.received("external_tool_call_response") == 70 })
+}
+
+// Who gives up on an input does not disturb the runtime.
+func TestSendGivesUpWithItsContext(t *testing.T) {
+	s := newFakeServer(t)
+	rt := start(t, connect(t, s, client.Options{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := rt.Send(ctx, "say x"); !errors.Is(err, context.Canceled) || s.received("input") != 0 {
+		t.Errorf("error %v", err)
+	}
+	turn := send(t, rt, "wait")
+	ctx, cancel = context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if _, err := turn.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait: %v", err)
+	}
+	var last error
+	for _, err := range turn.Events(ctx) {
+		last = err
+	}
+	if !errors.Is(last, context.DeadlineExceeded) {
+		t.Errorf("events: %v", last)
+	}
+	s.release()
+	wait(t, turn)
+}
