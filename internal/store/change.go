@@ -19,12 +19,15 @@ type Lease struct {
 // transaction or none is. Rows are upserts by id, except for messages, which
 // are inserted, or updated where the id exists already.
 type Change struct {
-	Inputs       []*agent.Input
-	Turns        []*agent.Turn
-	Runs         []*agent.Run
-	Steps        []*agent.Step
-	Messages     []*agent.Message
-	Calls        []*agent.ToolCall
+	Inputs   []*agent.Input
+	Turns    []*agent.Turn
+	Runs     []*agent.Run
+	Steps    []*agent.Step
+	Messages []*agent.Message
+	Calls    []*agent.ToolCall
+	// HideThrough takes all messages up to that position out of the model's
+	// context; 0 = none. It happens before Messages are written.
+	HideThrough  int64
 	Events       []RunEvent
 	Conversation *agent.Conversation // settings and times
 	Prompt       *agent.Prompt       // nil = unchanged

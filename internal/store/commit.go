@@ -54,10 +54,10 @@ func (t *tx) run(stmts []statement) error {
 				"Cannot store %s: the id belongs to another conversation, or the row is gone.", st.what)
 		}
 	}
-	if err != nil {
-		return t.w.dialect.fault("store "+stmts[len(hits)].what, err)
+	if err != nil && len(hits) < len(stmts) {
+		return fmt.Errorf("store %s: %w", stmts[len(hits)].what, err)
 	}
-	return nil
+	return err
 }
 
 // An encoder collects the statements of a change. The first error stays.
@@ -125,6 +125,9 @@ func (s *Store) encode(l Lease, c *Change) ([]statement, error) {
 	for _, st := range c.Steps {
 		e.step(st)
 	}
+	if c.HideThrough > 0 {
+		e.add("context of", l.ConversationID, sqlHide, []any{l.ConversationID, c.HideThrough, s.tenant})
+	}
 	for _, m := range c.Messages {
 		e.mine("message", m.ID, m.ConversationID)
 		e.message(m)
@@ -147,6 +150,9 @@ func (s *Store) encode(l Lease, c *Change) ([]statement, error) {
 	}
 	return e.stmts, e.err
 }
+
+// sqlHide may hit any number of rows, also none.
+const sqlHide = `UPDATE messages SET hidden = 1 WHERE conversation_id = ? AND seq <= ? AND hidden = 0 AND tenant = ?`
 
 // sqlRunEnded hits the agent's row even when a later run is recorded.
 const sqlRunEnded = `UPDATE agents SET last_run_ns = CASE WHEN last_run_ns < ? THEN ? ELSE last_run_ns END

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 
@@ -69,6 +70,14 @@ func (c *committer) do(ctx context.Context, run func(*tx) error) error {
 		return err
 	}
 	o := &op{run: run, done: make(chan error, 1)}
+	err := c.await(ctx, o)
+	if p, ok := errors.AsType[*panicked](err); ok {
+		panic(p)
+	}
+	return err
+}
+
+func (c *committer) await(ctx context.Context, o *op) error {
 	select {
 	case c.queue <- o:
 	case <-ctx.Done():

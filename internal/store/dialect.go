@@ -88,8 +88,12 @@ func (d *dialect) fault(what string, err error) error {
 			Message: fmt.Sprintf("Cannot %s: it clashes with what is stored already.", what)}
 	}
 	if d.gone(err) || d.busy(err) {
-		return &agent.Error{Code: agent.CodeInternal, Detail: err.Error(), Retryable: true,
-			Message: fmt.Sprintf("Cannot %s now: the database does not answer.", what)}
+		return noAnswer(what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+func noAnswer(what string, err error) error {
+	return &agent.Error{Code: agent.CodeInternal, Detail: err.Error(), Retryable: true,
+		Message: fmt.Sprintf("Cannot %s now: the database does not answer.", what)}
 }

@@ -25,6 +25,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+// versionTable is where goose keeps the number of the last migration.
+const versionTable = "schema_version"
+
 // migrate brings the tables up to date, each migration in a transaction of its
 // own, so that a killed one starts over. An SQLite file that has tables is copied
 // first. A database newer than this program is refused untouched.
@@ -49,7 +52,11 @@ func (s *Store) migrateWith(ctx context.Context, provider *goose.Provider) error
 	if current == newest {
 		return nil
 	}
-	if current > 0 && s.path != "" {
+	filled, err := s.hasTables(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the database: %w", err)
+	}
+	if filled {
 		to, err := s.backupBefore(ctx, current)
 		if err != nil {
 			return fmt.Errorf("back up database before migration: %w", err)
@@ -64,6 +71,17 @@ func (s *Store) migrateWith(ctx context.Context, provider *goose.Provider) error
 		s.log.Info("database migrated", "from", current, "to", newest, "migrations", len(results))
 	}
 	return nil
+}
+
+// hasTables tells an SQLite file that needs a copy from a new one.
+func (s *Store) hasTables(ctx context.Context) (bool, error) {
+	if s.path == "" {
+		return false, nil
+	}
+	var n int
+	err := s.reads.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema
+		WHERE type = 'table' AND name <> ? AND name NOT LIKE 'sqlite%'`, versionTable).Scan(&n)
+	return n > 0, err
 }
 
 func (s *Store) tooNew(current, newest int64) error {
@@ -111,7 +129,7 @@ func (s *Store) migrations(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 	opts := []goose.ProviderOption{
 		goose.WithGoMigrations(all...),
 		goose.WithDisableGlobalRegistry(true),
-		goose.WithTableName("schema_version"),
+		goose.WithTableName(versionTable),
 		goose.WithSlog(slog.New(slog.DiscardHandler)),
 	}
 	if s.dialect.name == "postgres" {

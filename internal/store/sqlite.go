@@ -123,8 +123,10 @@ func sqlitePath(target string) (string, error) {
 			return "", agent.Invalid("database", "The database URL %q has parameters; an SQLite file takes none.", target)
 		}
 		target = u.Path
-		if u.Opaque != "" {
-			target = u.Opaque
+		if u.Opaque != "" { // a relative path
+			if target, err = url.PathUnescape(u.Opaque); err != nil {
+				return "", agent.Invalid("database", "The database URL is not valid: %v.", err)
+			}
 		}
 	case strings.Contains(target, "://"):
 		return "", agent.Invalid("database", "The database URL %q is neither a file nor postgres://.", target)

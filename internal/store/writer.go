@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -35,20 +36,20 @@ func (w *writer) attempt(ops []*op, errs []error) (settled bool) {
 		defer cancel()
 	}
 	if err := w.begin(ctx); err != nil {
-		fill(errs, err)
+		fill(errs, w.explain(err))
 		return true
 	}
 	wrote := false
 	for i, o := range ops {
 		t := &tx{w: w, ctx: ctx}
-		errs[i] = o.run(t)
+		errs[i] = t.call(o.run)
 		if errs[i] == nil {
 			wrote = wrote || t.dirty
 			continue
 		}
 		if w.dialect.gone(errs[i]) {
 			w.rollback(ctx)
-			fill(errs, errs[i])
+			fill(errs, w.explain(errs[i]))
 			return true
 		}
 		if t.dirty || t.broken {
@@ -64,11 +65,20 @@ func (w *writer) attempt(ops []*op, errs []error) (settled bool) {
 		w.rollback(ctx)
 		for i := range errs {
 			if errs[i] == nil {
-				errs[i] = fmt.Errorf("commit: %w", err)
+				errs[i] = w.explain(fmt.Errorf("commit: %w", err))
 			}
 		}
 	}
 	return true
+}
+
+// explain gives a lost connection a code here, where it cannot be taken for the end
+// of a caller's context.
+func (w *writer) explain(err error) error {
+	if w.dialect.gone(err) {
+		return noAnswer("write", err)
+	}
+	return err
 }
 
 func fill(errs []error, err error) {
@@ -197,6 +207,26 @@ type tx struct {
 	ctx    context.Context // of the whole transaction, not of the caller
 	dirty  bool            // rows were changed
 	broken bool            // a statement failed
+}
+
+// A panicked error carries a panic of a write to its caller's goroutine: a mistake
+// there must not end the committer.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic in a write: %v\n%s", p.value, p.stack) }
+
+// call runs a write.
+func (t *tx) call(run func(*tx) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.broken = true
+			err = &panicked{v, debug.Stack()}
+		}
+	}()
+	return run(t)
 }
 
 // exec runs a statement and returns the number of rows it hit.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -325,6 +326,20 @@ func testWithdraw(t *testing.T, s *store.Store) {
 			t.Fatalf("withdrawn with %v", err)
 		}
 	}
+}
+
+// A panic in a caller's function is the caller's: the store goes on.
+func testPanic(t *testing.T, s *store.Store) {
+	sc := newScene(t, s)
+	func() {
+		defer func() {
+			if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "a mistake") {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		s.UpdateAgent(t.Context(), sc.agent.ID, func(a *agent.Agent) error { panic("a mistake") })
+	}()
+	sc.say(1)
 }
 
 func testAfterClose(t *testing.T, s *store.Store) {

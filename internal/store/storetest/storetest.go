@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) *store.Store) {
 		{"AllOrNothing", testAllOrNothing},
 		{"BadNeighbour", testBadNeighbour},
 		{"Withdraw", testWithdraw},
+		{"Panic", testPanic},
 		{"CommitAfterClose", testAfterClose},
 		{"Unfinished", testUnfinished},
 		{"Parked", testParked},
@@ -95,6 +96,13 @@ func RunPair(t *testing.T, open func(t *testing.T) (a, b *store.Store)) {
 			})
 		})
 	}
+}
+
+// RunTenants runs the tests for two tenants. Each call of open returns two stores of
+// different tenants and the same owner on one empty database.
+func RunTenants(t *testing.T, open func(t *testing.T) (a, b *store.Store)) {
+	a, b := open(t)
+	testTenants(t, a, b)
 }
 
 // start is when everything in the suite happens; nanoseconds must survive.
