@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,21 +28,21 @@ const (
 // notePending notes, before the branch moves, that the work tree shows parent.
 // The name carries it, so that there is no content to be torn; the note is in
 // the journal of the file system before the flushes of the commit are.
-func notePending(gitDir, parent string) error {
+func notePending(gitDir, parent string) (noted bool, err error) {
 	if _, ok := pendingSince(gitDir); ok {
-		return nil // behind since an older commit
+		return false, nil // behind since an older commit
 	}
 	if err := os.MkdirAll(filepath.Join(gitDir, ownDir), 0o700); err != nil {
-		return fmt.Errorf("note checkout: %w", err)
+		return false, fmt.Errorf("note checkout: %w", err)
 	}
 	if parent == "" {
 		parent = pendingRoot
 	}
 	f, err := os.Create(filepath.Join(gitDir, ownDir, pendingPrefix+parent))
 	if err != nil {
-		return fmt.Errorf("note checkout: %w", err)
+		return false, fmt.Errorf("note checkout: %w", err)
 	}
-	return f.Close()
+	return true, f.Close()
 }
 
 // pendingSince is the commit that the work tree was last in line with, "" for
@@ -109,7 +108,9 @@ func (m *Memory) settle(ctx context.Context, r *repo, agentID string) {
 		}
 		return
 	}
-	m.finishCheckout(ctx, dir, ops)
+	unlock, locked := m.lockIndex(r, gitDir)
+	defer unlock()
+	m.finishCheckout(context.WithoutCancel(ctx), dir, ops, locked)
 }
 
 // cleanUp removes our own temporary files and index lock of a dead process.
@@ -160,12 +161,13 @@ func diff(old, now *Snapshot) []op {
 }
 
 // finishCheckout brings work tree and index in line with a commit. If it cannot,
-// the note stays and the next access tries again: the commit stands.
-func (m *Memory) finishCheckout(ctx context.Context, dir string, ops []op) {
+// or may not touch the index, the note stays and the next access tries again:
+// the commit stands.
+func (m *Memory) finishCheckout(ctx context.Context, dir string, ops []op, locked bool) {
 	gitDir := filepath.Join(dir, ".git")
 	head, err := os.ReadFile(filepath.Join(gitDir, "HEAD"))
 	if err == nil && strings.TrimSpace(string(head)) == "ref: "+branch {
-		err = m.checkOut(ctx, dir, ops)
+		err = m.checkOut(ctx, dir, ops, locked)
 	} // else a shell has another branch in the work tree: it is none of ours
 	if err != nil {
 		m.log.Warn("memory checkout is late", "dir", filepath.Base(filepath.Dir(dir)), "error", err)
@@ -174,7 +176,7 @@ func (m *Memory) finishCheckout(ctx context.Context, dir string, ops []op) {
 	clearPending(gitDir)
 }
 
-func (m *Memory) checkOut(ctx context.Context, dir string, ops []op) error {
+func (m *Memory) checkOut(ctx context.Context, dir string, ops []op, locked bool) error {
 	if err := m.fetch(ctx, dir, ops); err != nil {
 		return err
 	}
@@ -197,6 +199,9 @@ func (m *Memory) checkOut(ctx context.Context, dir string, ops []op) error {
 				done = append(done, o)
 			}
 		}
+	}
+	if !locked {
+		return errors.New("another process holds the index")
 	}
 	return m.updateIndex(ctx, dir, done)
 }
@@ -235,7 +240,7 @@ func (m *Memory) fetch(ctx context.Context, dir string, ops []op) error {
 // place writes or removes one file of the work tree. ok is false if the path has
 // edits that nobody committed: they stay.
 func place(root *os.Root, o op) (ok bool, err error) {
-	state, err := lookAt(root, o.path, idLenOf(o))
+	state, err := lookAt(root, o.path, idLenOf(o), nil)
 	if err != nil {
 		return false, err
 	}
@@ -324,20 +329,22 @@ func idLenOf(o op) int {
 	return len(o.old.Blob)
 }
 
-// lookAt looks at a path of the work tree without following any link.
-func lookAt(root *os.Root, p string, idLen int) (state, error) {
+// lookAt looks at a path of the work tree without following any link. Files in
+// gone count as absent where they are in the way.
+func lookAt(root *os.Root, p string, idLen int, gone map[string]bool) (state, error) {
 	for i, c := range p {
 		if c != '/' {
 			continue
 		}
 		info, err := root.Lstat(p[:i])
-		if isAbsent(err) {
+		switch {
+		case isAbsent(err):
 			return state{kind: '-'}, nil
-		}
-		if err != nil {
+		case err != nil:
 			return state{}, err
-		}
-		if !info.IsDir() {
+		case info.Mode().IsRegular() && gone[p[:i]]:
+			return state{kind: '-'}, nil
+		case !info.IsDir():
 			return state{kind: '?'}, nil
 		}
 	}
@@ -350,7 +357,7 @@ func lookAt(root *os.Root, p string, idLen int) (state, error) {
 	case info.Mode()&os.ModeSymlink != 0:
 		target, err := root.Readlink(p)
 		return state{kind: 'l', blob: blobID([]byte(target), idLen)}, err
-	case info.IsDir() && isHollow(root, p):
+	case info.IsDir() && (removeEmptyDir(root, p) || gone[p+"/"]):
 		return state{kind: '-'}, nil
 	case !info.Mode().IsRegular():
 		return state{kind: '?'}, nil
@@ -370,8 +377,8 @@ func lookAt(root *os.Root, p string, idLen int) (state, error) {
 	return state{kind: 'f', blob: blobID(data, idLen)}, nil
 }
 
-// isHollow removes a directory if it is empty.
-func isHollow(root *os.Root, p string) bool { return root.Remove(p) == nil }
+// removeEmptyDir removes a directory if it is empty: git knows none of those.
+func removeEmptyDir(root *os.Root, p string) bool { return root.Remove(p) == nil }
 
 // checkClean refuses paths whose work tree shows neither the committed content
 // nor the new one: somebody edits them.
@@ -384,8 +391,17 @@ func checkClean(dir string, ops []op) error {
 		return fmt.Errorf("open work tree: %w", err)
 	}
 	defer root.Close()
+	gone := map[string]bool{} // files that go, and with slash the directories that may
 	for _, o := range ops {
-		s, err := lookAt(root, o.path, idLenOf(o))
+		if o.file == nil {
+			gone[o.path] = true
+			for d := path.Dir(o.path); d != "."; d = path.Dir(d) {
+				gone[d+"/"] = true
+			}
+		}
+	}
+	for _, o := range ops {
+		s, err := lookAt(root, o.path, idLenOf(o), gone)
 		if err != nil {
 			return fmt.Errorf("look at %s: %w", o.path, err)
 		}
@@ -397,41 +413,23 @@ func checkClean(dir string, ops []op) error {
 	return nil
 }
 
-// updateIndex brings the paths of the agent's own index in line, so that its
-// next commit does not bring old content back. It follows git's protocol: who
-// made index.lock may replace the index.
+// updateIndex brings the paths of the shell's index in line, so that its next
+// commit does not bring old content back. It follows git's protocol: who made
+// index.lock, which the caller did, may replace the index.
 func (m *Memory) updateIndex(ctx context.Context, dir string, ops []op) error {
 	if len(ops) == 0 {
 		return nil
 	}
 	gitDir := filepath.Join(dir, ".git")
-	own := filepath.Join(gitDir, ownDir)
-	unlock, err := lockIndex(ctx, gitDir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	index, tmp := filepath.Join(gitDir, "index"), filepath.Join(own, "index")
+	index, tmp := filepath.Join(gitDir, "index"), filepath.Join(gitDir, ownDir, "index")
 	os.Remove(tmp)
 	os.Remove(tmp + ".lock")
 	// A link will do: git replaces an index, it never writes into one.
 	if err := os.Link(index, tmp); err != nil && !isAbsent(err) {
 		return fmt.Errorf("update index: %w", err)
 	}
-	var in bytes.Buffer
-	for _, deletions := range []bool{true, false} {
-		for _, o := range ops {
-			switch {
-			case (o.file == nil) != deletions:
-			case deletions:
-				fmt.Fprintf(&in, "0 %s\t%s\x00", strings.Repeat("0", idLenOf(o)), o.path)
-			default:
-				fmt.Fprintf(&in, "%s %s\t%s\x00", o.file.Mode, o.file.Blob, o.path)
-			}
-		}
-	}
 	env := []string{"GIT_INDEX_FILE=" + tmp}
-	_, err = m.git.run(ctx, gitCall{dir: dir, env: env, stdin: &in,
+	_, err := m.git.run(ctx, gitCall{dir: dir, env: env, stdin: indexInfo(ops),
 		args: []string{"-c", "core.fsync=none", "update-index", "-z", "--index-info"}})
 	if err != nil {
 		// A damaged index holds nothing to keep.
@@ -447,25 +445,67 @@ func (m *Memory) updateIndex(ctx context.Context, dir string, ops []op) error {
 	return nil
 }
 
+// indexInfo is ops in the language of git update-index, removals first.
+func indexInfo(ops []op) *bytes.Buffer {
+	var b bytes.Buffer
+	for _, deletions := range []bool{true, false} {
+		for _, o := range ops {
+			switch {
+			case (o.file == nil) != deletions:
+			case deletions:
+				fmt.Fprintf(&b, "0 %s\t%s\x00", strings.Repeat("0", idLenOf(o)), o.path)
+			default:
+				fmt.Fprintf(&b, "%s %s\t%s\x00", o.file.Mode, o.file.Blob, o.path)
+			}
+		}
+	}
+	return &b
+}
+
 // lockIndex makes index.lock with our text in it, in one step, so that one of
-// ours can be told from that of a git at work.
-func lockIndex(ctx context.Context, gitDir string) (unlock func(), err error) {
-	lock, mine := filepath.Join(gitDir, "index.lock"), filepath.Join(gitDir, ownDir, "lock-"+strconv.Itoa(os.Getpid()))
-	if err := os.WriteFile(mine, []byte(lockText), 0o600); err != nil {
-		return nil, fmt.Errorf("lock index: %w", err)
+// ours can be told from that of a git at work. It waits a moment for others; a
+// lock that it waited for in vain is not waited for again. Without a repository
+// there is nothing to lock. unlock is never nil.
+func (m *Memory) lockIndex(r *repo, gitDir string) (unlock func(), ok bool) {
+	lock, mine := filepath.Join(gitDir, "index.lock"), filepath.Join(gitDir, ownDir, "lock")
+	none := func() {}
+	if _, err := os.Lstat(gitDir); err != nil {
+		return none, false
+	}
+	err := os.MkdirAll(filepath.Dir(mine), 0o700)
+	if err == nil {
+		err = os.WriteFile(mine, []byte(lockText), 0o600)
+	}
+	if err != nil {
+		m.log.Warn("memory index cannot be locked", "error", err)
+		return none, false
 	}
 	defer os.Remove(mine)
 	for deadline := time.Now().Add(indexLockWait); ; {
 		err := os.Link(mine, lock)
 		if err == nil {
-			return func() { os.Remove(lock) }, nil
+			r.stuck = nil
+			return func() { os.Remove(lock) }, true
 		}
-		if !errors.Is(err, os.ErrExist) || ctx.Err() != nil || time.Now().After(deadline) {
-			return nil, fmt.Errorf("lock index: %w", err)
+		if !errors.Is(err, os.ErrExist) {
+			m.log.Warn("memory index cannot be locked", "error", err)
+			return none, false
 		}
-		if !removeOwnLock(lock) {
-			time.Sleep(lockPoll)
+		if removeOwnLock(lock) {
+			continue
 		}
+		info, err := os.Lstat(lock)
+		if err != nil {
+			continue // free now
+		}
+		if r.stuck != nil && os.SameFile(info, r.stuck) {
+			return none, false
+		}
+		if time.Now().After(deadline) {
+			r.stuck = info
+			return none, false
+		}
+		time.Sleep(lockPoll)
 	}
 }
 

@@ -145,9 +145,20 @@ func writeConfig(gitDir string, in commitInput) error {
 // importInto makes the commit in a repository that exists.
 func (m *Memory) importInto(ctx context.Context, dir string, in commitInput) (string, error) {
 	gitDir := filepath.Join(dir, ".git")
-	if err := notePending(gitDir, in.parent); err != nil {
+	noted, err := notePending(gitDir, in.parent)
+	if err != nil {
 		return "", err
 	}
+	commit, err := m.fastImport(ctx, dir, in)
+	if err != nil && noted {
+		clearPending(gitDir) // nothing was committed
+	}
+	return commit, err
+}
+
+// fastImport hands the commit to git, again while others hold the branch.
+func (m *Memory) fastImport(ctx context.Context, dir string, in commitInput) (string, error) {
+	gitDir := filepath.Join(dir, ".git")
 	stream := in.stream(time.Now())
 	deadline := time.Now().Add(lockWait)
 	for {

@@ -2,15 +2,18 @@ package memory
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // maxFront bounds the front matter of a file, in bytes. What is longer is text.
-const maxFront = 64 << 10
+const maxFront = 16 << 10
 
 // A Doc is a Markdown file split in front matter and body. ParseDoc and String
 // are exact inverses, whatever the bytes.
@@ -18,7 +21,10 @@ type Doc struct {
 	open  string // the "---" line with its end, "" = no front matter
 	front string // the lines between
 	close string
-	Body  string // byte for byte what follows the closing line
+	// fields is front, decoded; nil = no front matter.
+	fields map[string]any
+
+	Body string // byte for byte what follows the closing line
 }
 
 // ParseDoc splits a file. A block between two "---" lines at the start is front
@@ -30,11 +36,11 @@ func ParseDoc(text string) Doc {
 	}
 	for at := 0; at <= len(rest) && at <= maxFront; {
 		if fence, body, ok := cutFence(rest[at:]); ok {
-			d := Doc{open: open, front: rest[:at], close: fence, Body: body}
-			if _, valid := decodeYAML(d.front); !valid && len(d.Fields()) == 0 {
+			fields, valid := decodeFront(rest[:at])
+			if !valid && len(fields) == 0 {
 				break // neither keys nor nothing
 			}
-			return d
+			return Doc{open: open, front: rest[:at], close: fence, fields: fields, Body: body}
 		}
 		next := strings.IndexByte(rest[at:], '\n')
 		if next < 0 {
@@ -72,23 +78,23 @@ func (d Doc) String() string {
 	return d.open + d.front + d.close + d.Body
 }
 
-// Fields decodes the front matter. Text that is not valid YAML, such as an
+// Fields is the decoded front matter; nil = there is none. Do not change it.
+func (d Doc) Fields() map[string]any { return d.fields }
+
+// decodeFront decodes front matter. Text that is not valid YAML, such as an
 // unquoted value with a colon, is read line by line instead: agents write it by
-// hand. nil = no front matter.
-func (d Doc) Fields() map[string]any {
-	if d.open == "" {
-		return nil
+// hand.
+func decodeFront(front string) (fields map[string]any, valid bool) {
+	if fields, valid = decodeYAML(front); valid {
+		return fields, true
 	}
-	if fields, ok := decodeYAML(d.front); ok {
-		return fields
-	}
-	fields := map[string]any{}
-	for line := range strings.Lines(d.front) {
+	fields = map[string]any{}
+	for line := range strings.Lines(front) {
 		if m := plainLine.FindStringSubmatch(strings.TrimRight(line, "\r\n")); m != nil {
 			fields[m[1]] = unquote(strings.TrimSpace(m[2]))
 		}
 	}
-	return fields
+	return fields, false
 }
 
 var plainLine = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_-]*)[ \t]*:(?:[ \t]+(.*))?$`)
@@ -101,31 +107,53 @@ func unquote(s string) string {
 	return s
 }
 
-// decodeYAML reads a mapping without doubled keys; ok is false for anything else.
+// decodeYAML reads a mapping; ok is false for anything else, and for what front
+// matter has no use for: doubled keys, anchors, deep nesting.
 func decodeYAML(text string) (fields map[string]any, ok bool) {
 	var node yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 		return nil, false
 	}
-	fields = map[string]any{}
 	if node.Kind == 0 {
-		return fields, true // blank or comments only
+		return map[string]any{}, true // blank or comments only
 	}
-	root := node.Content[0]
-	if root.Kind != yaml.MappingNode {
+	value, ok := plainValue(node.Content[0], 0)
+	fields, isMap := value.(map[string]any)
+	return fields, ok && isMap
+}
+
+// plainValue turns a node into Go values. The decoder of the library takes time
+// that grows with the square of the keys, which a file must not cost us.
+func plainValue(n *yaml.Node, depth int) (value any, ok bool) {
+	if depth > 20 || n.Anchor != "" {
 		return nil, false
 	}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		var v any
-		if _, twice := fields[root.Content[i].Value]; twice {
-			return nil, false
+	switch n.Kind {
+	case yaml.ScalarNode:
+		err := n.Decode(&value)
+		return value, err == nil
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, item := range n.Content {
+			if list[i], ok = plainValue(item, depth+1); !ok {
+				return nil, false
+			}
 		}
-		if err := root.Content[i+1].Decode(&v); err != nil {
-			return nil, false
+		return list, true
+	case yaml.MappingNode:
+		fields := make(map[string]any, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if _, twice := fields[key.Value]; twice || key.Kind != yaml.ScalarNode {
+				return nil, false
+			}
+			if fields[key.Value], ok = plainValue(n.Content[i+1], depth+1); !ok {
+				return nil, false
+			}
 		}
-		fields[root.Content[i].Value] = v
+		return fields, true
 	}
-	return fields, true
+	return nil, false
 }
 
 // Set gives a key of the front matter a value (string, bool, int or []string);
@@ -139,16 +167,12 @@ func (d *Doc) Set(key string, value any) error {
 	}
 	entry := ""
 	if value != nil {
-		if s, ok := value.(string); ok {
-			value = strings.ToValidUTF8(s, "\uFFFD")
-		}
-		out, err := yaml.Marshal(map[string]any{key: value})
-		if err != nil {
+		var err error
+		if entry, err = encodeYAML(map[string]any{key: value}); err != nil {
 			return fmt.Errorf("front matter %s: %w", key, err)
 		}
-		entry = string(out)
 	}
-	before, valid := decodeYAML(d.front)
+	before, valid := decodeFront(d.front)
 	edited := replaceKey(d.front, key, entry)
 	if valid && !sameBut(before, edited, key, value) {
 		// A layout that lines do not show, such as {a: 1}: write it anew.
@@ -157,17 +181,73 @@ func (d *Doc) Set(key string, value any) error {
 		} else {
 			before[key] = value
 		}
-		out, err := yaml.Marshal(before)
-		if err != nil {
+		var err error
+		if edited, err = encodeYAML(before); err != nil {
 			return fmt.Errorf("front matter %s: %w", key, err)
-		}
-		edited = string(out)
-		if len(before) == 0 {
-			edited = ""
 		}
 	}
 	d.front = edited
+	d.fields, _ = decodeFront(edited)
 	return nil
+}
+
+// encodeYAML writes a mapping, sorted by key; "" if it is empty.
+func encodeYAML(fields map[string]any) (string, error) {
+	if len(fields) == 0 {
+		return "", nil
+	}
+	node, err := yamlNode(fields)
+	if err != nil {
+		return "", err
+	}
+	out, err := yaml.Marshal(node)
+	return string(out), err
+}
+
+// yamlNode is a value as YAML. Texts of more than one line are written in double
+// quotes: a block would depend on indentation, which hands get wrong.
+func yamlNode(value any) (*yaml.Node, error) {
+	node := &yaml.Node{}
+	switch v := value.(type) {
+	case string:
+		v = strings.ToValidUTF8(v, "\uFFFD")
+		node.SetString(v)
+		if strings.ContainsFunc(v, unicode.IsControl) {
+			node.Style = yaml.DoubleQuotedStyle
+		}
+		return node, nil
+	case []string:
+		list := make([]any, len(v))
+		for i, s := range v {
+			list[i] = s
+		}
+		return yamlNode(list)
+	case []any:
+		node.Kind = yaml.SequenceNode
+		for _, item := range v {
+			child, err := yamlNode(item)
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, child)
+		}
+		return node, nil
+	case map[string]any:
+		node.Kind = yaml.MappingNode
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			name, err := yamlNode(key)
+			if err != nil {
+				return nil, err
+			}
+			child, err := yamlNode(v[key])
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, name, child)
+		}
+		return node, nil
+	}
+	return node, node.Encode(value)
 }
 
 // replaceKey replaces a key's lines, or adds them at the end.

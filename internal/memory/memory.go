@@ -76,8 +76,9 @@ type repo struct {
 	write chan struct{} // held while writing, across git's work
 	load  chan struct{} // held while a snapshot is read
 	// Guarded by write:
-	cleaned bool // leftovers of an earlier process are gone
-	commits int  // since the last gc; counted from the packs at first
+	cleaned bool        // leftovers of an earlier process are gone
+	commits int         // since the last gc; counted from the packs at first
+	stuck   os.FileInfo // an index.lock of somebody else that we waited for in vain
 	// Guarded by Memory.mu:
 	gcRunning bool
 }

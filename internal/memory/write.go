@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -139,8 +140,8 @@ func (m *Memory) update(ctx context.Context, r *repo, author Author, agentID, me
 		}
 		// From here on the caller's leaving changes nothing: a cut commit would
 		// leave locks behind.
-		ctx := context.WithoutCancel(ctx)
-		commit, err := m.commit(ctx, dir, commitInput{parent: head, author: author, message: message, ops: ops, agentID: agentID})
+		in := commitInput{parent: head, author: author, message: message, ops: ops, agentID: agentID}
+		commit, err := m.commitAndCheckOut(context.WithoutCancel(ctx), r, dir, in)
 		if errors.Is(err, errMoved) {
 			continue
 		}
@@ -149,10 +150,28 @@ func (m *Memory) update(ctx context.Context, r *repo, author Author, agentID, me
 		}
 		m.cache.put(agentID, snap.with(commit, ops))
 		r.commits++
-		m.finishCheckout(ctx, dir, ops)
 		return commit, ops, nil
 	}
 	return "", nil, agent.Errorf(agent.CodeMemoryConflict, "the memory changed %d times while it was being written; try again", tries)
+}
+
+// commitAndCheckOut holds the lock of the shell's index from before the branch
+// moves until the index shows the new commit. A shell that commits in between
+// would otherwise put its old index on top of our commit and so undo it.
+func (m *Memory) commitAndCheckOut(ctx context.Context, r *repo, dir string, in commitInput) (string, error) {
+	gitDir := filepath.Join(dir, ".git")
+	unlock, locked := m.lockIndex(r, gitDir)
+	defer func() { unlock() }()
+	commit, err := m.commit(ctx, dir, in)
+	if err != nil {
+		return "", err
+	}
+	if in.parent == "" {
+		unlock()
+		unlock, locked = m.lockIndex(r, gitDir) // the repository may be new
+	}
+	m.finishCheckout(ctx, dir, in.ops, locked)
+	return commit, nil
 }
 
 // plan checks changes against a snapshot and drops those that change nothing.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"mneme/internal/memory"
 )
@@ -166,6 +167,21 @@ func newest(files []*memory.File, n int) []*memory.File {
 		return cmp.Or(cmp.Compare(createdAt(b), createdAt(a)), cmp.Compare(a.Path, b.Path))
 	})
 	return sorted[:n]
+}
+
+// createdAt is when a saved item was made, as its front matter says, in a form
+// that sorts; "" if it does not say.
+func createdAt(f *memory.File) string {
+	switch t := f.Front["created_at"].(type) {
+	case time.Time:
+		return t.UTC().Format(time.RFC3339)
+	case string:
+		if parsed, err := time.Parse(time.RFC3339, t); err == nil {
+			return parsed.UTC().Format(time.RFC3339)
+		}
+		return t
+	}
+	return ""
 }
 
 // A tree is a directory of the list of names.

@@ -3,25 +3,9 @@ package prompt
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"mneme/internal/memory"
 )
-
-// createdAt is when a saved item was made, as its front matter says, in a form
-// that sorts; "" if it does not say.
-func createdAt(f *memory.File) string {
-	switch t := f.Front["created_at"].(type) {
-	case time.Time:
-		return t.UTC().Format(time.RFC3339)
-	case string:
-		if parsed, err := time.Parse(time.RFC3339, t); err == nil {
-			return parsed.UTC().Format(time.RFC3339)
-		}
-		return t
-	}
-	return ""
-}
 
 // MemoryNotice tells the model, in the middle of a conversation, of the memory
 // as it is now. before is the memory it was last told of: only what differs is

@@ -17,6 +17,7 @@ const InterruptedResult = "Interrupted by user"
 //   - the results of an assistant's calls directly behind it, one per call, in
 //     the order they came; a call without one gets InterruptedResult with status
 //     error; results without a call are left out
+//   - the newest summary first, older ones not at all
 //   - the last message is not the assistant's
 //
 // history is ordered by Seq. It is only read: what must differ is a copy.
@@ -27,6 +28,12 @@ func Window(history []*agent.Message) []*agent.Message {
 	}
 	var kept []*answer
 	open := map[string]*answer{} // by call id: whose result is due
+	summary := newestSummary(history)
+	if summary != nil {
+		packed := *summary
+		packed.Parts = []agent.Part{agent.Text(PackSummary(summary))}
+		kept = append(kept, &answer{msg: &packed})
+	}
 	for _, m := range history {
 		if m.Hidden || m.Interrupted {
 			continue
@@ -37,7 +44,7 @@ func Window(history []*agent.Message) []*agent.Message {
 				a.results = append(a.results, m)
 				delete(open, m.CallID)
 			}
-		case agent.RoleUser, agent.RoleNotice, agent.RoleSummary, agent.RoleAssistant:
+		case agent.RoleUser, agent.RoleNotice, agent.RoleAssistant:
 			if isEmpty(m) {
 				continue
 			}
@@ -61,6 +68,16 @@ func Window(history []*agent.Message) []*agent.Message {
 		out = out[:len(out)-1]
 	}
 	return out
+}
+
+// newestSummary stands for everything before it that is hidden; nil = none.
+func newestSummary(history []*agent.Message) *agent.Message {
+	for _, m := range slices.Backward(history) {
+		if m.Role == agent.RoleSummary && !m.Hidden && !m.Interrupted && !isEmpty(m) {
+			return m
+		}
+	}
+	return nil
 }
 
 // missingResults makes results for the calls of an assistant message that have
