@@ -23,7 +23,10 @@ var agentCommands = map[string]handler{
 const (
 	defaultAgentName = "Letta Code"
 	memoryTag        = "git-memory-enabled"
-	defaultPage      = 20 // agents or conversations of a list without limit
+	// originTag marks agents that are driven over this door: apps list them by it.
+	// It shows once the agent has run.
+	originTag   = "origin:letta-code"
+	defaultPage = 20 // agents or conversations of a list without limit
 )
 
 func listAgents(ctx context.Context, k *call, cmd *protocol.AgentList) (*protocol.AgentListResponse, error) {
@@ -116,6 +119,9 @@ func agentSpec(b *protocol.AgentBody, memfs bool) roster.AgentSpec {
 	if memfs && !slices.Contains(spec.Tags, memoryTag) {
 		spec.Tags = append(spec.Tags, memoryTag)
 	}
+	if !slices.Contains(spec.Tags, originTag) {
+		spec.Tags = append(spec.Tags, originTag)
+	}
 	for _, m := range b.MemoryBlocks {
 		spec.Blocks = append(spec.Blocks, roster.BlockSpec{Label: m.Label, Value: m.Value, Description: m.Description})
 	}
@@ -205,6 +211,9 @@ func (d *Door) renderAgent(ctx context.Context, ag *agent.Agent, parked map[stri
 		CreatedAt: protocol.FormatTime(ag.CreatedAt), UpdatedAt: protocol.FormatTime(ag.UpdatedAt),
 		LastRunCompletion: protocol.FormatTime(ag.UpdatedAt),
 	}
+	if ag.LastRunAt.IsZero() {
+		st.Tags = slices.DeleteFunc(slices.Clone(ag.Tags), func(t string) bool { return t == originTag })
+	}
 	if !own.LastMessageAt.IsZero() {
 		st.LastRunCompletion = protocol.FormatTime(own.LastMessageAt)
 	}
@@ -225,7 +234,8 @@ func (d *Door) renderAgent(ctx context.Context, ag *agent.Agent, parked map[stri
 }
 
 // llmConfig describes the agent's model, and names it by its handle: "auto" is
-// shown as what it stands for now.
+// shown as what it stands for now. The window is the agent's limit, or the
+// default: what the model itself has is told by list_models.
 func (d *Door) llmConfig(ctx context.Context, ag *agent.Agent) (protocol.LLMConfig, string) {
 	const defaultWindow = 128_000
 	handle := ag.Model
@@ -238,9 +248,6 @@ func (d *Door) llmConfig(ctx context.Context, ag *agent.Agent) (protocol.LLMConf
 		handle, c.Model = info.Handle, info.Name
 		if info.ProviderType != "" {
 			c.ModelEndpointType = &info.ProviderType
-		}
-		if info.Context > 0 {
-			c.ContextWindow = info.Context
 		}
 	} // an unknown model fails in the turn; here it is just shown
 	if ag.ContextLimit > 0 {

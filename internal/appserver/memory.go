@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -61,11 +62,17 @@ func listMemory(ctx context.Context, k *call, cmd *protocol.ListMemory) (*protoc
 	return nil, nil
 }
 
+// memoryEntry shows a file of a listing: of Markdown the text without the blank
+// lines around it.
 func memoryEntry(e memory.Entry) protocol.MemoryEntry {
-	return protocol.MemoryEntry{
-		RelativePath: e.Path, IsSystem: e.System, Description: e.Description, Content: e.Content, Size: int(e.Size),
-		Kind: string(e.Kind), MimeType: e.MediaType,
+	out := protocol.MemoryEntry{
+		RelativePath: e.Path, IsSystem: e.System, Description: e.Description, Content: strings.TrimSpace(e.Content),
+		Size: int(e.Size), Kind: string(e.Kind), MimeType: e.MediaType,
 	}
+	if e.Kind == memory.KindMarkdown {
+		out.Size = utf8.RuneCountInString(out.Content)
+	}
+	return out
 }
 
 func memoryHistory(ctx context.Context, k *call, cmd *protocol.MemoryHistory) (*protocol.MemoryHistoryResponse, error) {
@@ -277,7 +284,7 @@ func (c *conn) memoryUpdated(agentID, commit string, paths []string) {
 		return
 	}
 	body, err := protocol.AppendEvent(nil, protocol.Runtime{}, &protocol.MemoryUpdated{
-		AffectedPaths: paths, Timestamp: time.Now().UnixMilli(), AgentID: agentID, Commit: commit,
+		AffectedPaths: paths, Timestamp: time.Now().UnixMilli(), AgentID: agentID,
 	})
 	if err != nil {
 		c.door.log.Error("encode memory_updated", "err", err)

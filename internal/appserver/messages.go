@@ -241,7 +241,8 @@ func answerVariants(head protocol.Message, m *agent.Message) []protocol.Message 
 		case agent.PartToolCall:
 			v.MessageType = "approval_request_message"
 			v.ID = callMessageID(m.ID, p.Call.ID)
-			v.ToolCall = &protocol.ToolCall{ToolCallID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Arguments}
+			call := toolCall(*p.Call)
+			v.ToolCall = &call
 		default:
 			continue
 		}

@@ -1,10 +1,8 @@
 package appserver
 
 import (
-	"bytes"
-	"encoding/json"
+	"maps"
 	"strconv"
-	"strings"
 
 	"mneme/internal/agent"
 	"mneme/protocol"
@@ -35,6 +33,11 @@ type renderer struct {
 	failed   *agent.Error // of the step, told by loop_error already
 	dequeued bool         // the turn took inputs from the queue
 	queue    []agent.QueueItem
+
+	loop     agent.State // the last one shown
+	starting bool        // queued inputs joined, no loop status came since
+	retrying string      // the step that is asked again under its own id
+	settled  bool        // a call was answered, no other was asked since
 }
 
 // event renders one event. Most give one frame, some give none.
@@ -45,9 +48,15 @@ func (r *renderer) event(ev *agent.Event) ([]*frame, error) {
 	case agent.ReasoningDelta:
 		return r.text(ev, p.Part, p.Text, true), nil
 	case agent.LoopChanged:
-		return r.snapshot(ev, snapLoop, loopStatus(p.State))
+		return r.loopChanged(ev, p.State)
 	case agent.DeviceChanged:
+		if r.settled {
+			p.State.Pending = nil // the next question comes first
+		}
 		return r.snapshot(ev, snapDevice, r.feed.door.deviceStatus(p.State))
+	case agent.CallSettled:
+		r.settled = true
+		return nil, nil
 	case agent.QueueChanged:
 		return r.queueChanged(ev, p)
 	case agent.TurnFinished:
@@ -56,7 +65,10 @@ func (r *renderer) event(ev *agent.Event) ([]*frame, error) {
 		return r.stepFailed(ev, p)
 	case agent.AnswerStored:
 		return r.answerStored(ev, p)
+	case agent.Retrying:
+		return r.retry(ev, p)
 	case agent.CallAsked:
+		r.settled = false
 		if p.Call.Kind == agent.CallClientTool {
 			return nil, nil
 		}
@@ -75,10 +87,11 @@ func (r *renderer) event(ev *agent.Event) ([]*frame, error) {
 func (r *renderer) delta(ev *agent.Event) protocol.Delta {
 	switch p := ev.Payload.(type) {
 	case agent.InputJoined:
+		r.starting = r.starting || !p.Direct
 		return userDelta(ev, p)
 	case agent.CallMade:
 		d := &protocol.ToolCallDelta{DeltaHead: r.streamHead(ev, callMessageID(ev.MessageID, p.Call.ID))}
-		d.ToolCall = protocol.ToolCall{ToolCallID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Arguments}
+		d.ToolCall = toolCall(p.Call)
 		return d
 	case agent.CallsClassified:
 		d := &protocol.ClassificationDelta{DeltaHead: r.lifeHead(ev)}
@@ -96,8 +109,6 @@ func (r *renderer) delta(ev *agent.Event) protocol.Delta {
 		return r.liveOutput(ev, p)
 	case agent.CallReturned:
 		return r.callReturned(ev, p)
-	case agent.Retrying:
-		return r.retrying(ev, p)
 	case agent.Status:
 		return &protocol.StatusDelta{DeltaHead: r.lifeHead(ev), Message: p.Message, Level: p.Level}
 	}
@@ -226,68 +237,6 @@ func (r *renderer) stopReason(ev *agent.Event, reason agent.StopReason) ([]*fram
 	return r.one(ev, &protocol.StreamDelta{Delta: d})
 }
 
-func (r *renderer) stepFailed(ev *agent.Event, p agent.StepFailed) ([]*frame, error) {
-	loop := &protocol.LoopErrorDelta{
-		DeltaHead: r.lifeHead(ev), Message: p.Error.Message, StopReason: protocol.StopLLMAPIError,
-		APIError: apiError(ev, p.Error),
-	}
-	frames, err := r.one(ev, &protocol.StreamDelta{Delta: loop})
-	if err != nil {
-		return nil, err
-	}
-	e := &protocol.ErrorDelta{
-		DeltaHead: r.streamHead(ev, r.id("error", ev)),
-		Message:   p.Error.Message, Detail: detail(p.Error), ErrorType: errorType, Retryable: p.Error.Retryable,
-	}
-	second, err := r.one(ev, &protocol.StreamDelta{Delta: e})
-	if err != nil {
-		return nil, err
-	}
-	stop, err := r.stopReason(ev, p.StopReason)
-	r.failed = p.Error
-	return append(append(frames, second...), stop...), err
-}
-
-// turnFinished renders the end of a turn: a failure is told once more, after
-// it, as the reference does.
-func (r *renderer) turnFinished(ev *agent.Event, p agent.TurnFinished) ([]*frame, error) {
-	end := &protocol.TurnFinished{TurnID: ev.TurnID, StopReason: protocol.StopReasonValue(p.StopReason), RunID: ev.StepID}
-	if p.Error != nil {
-		end.Error = p.Error.Message
-	}
-	if p.WithUsage {
-		u := usageOf(p.Usage)
-		end.Usage = &u
-	}
-	frames, err := r.one(ev, end)
-	if err != nil {
-		return nil, err
-	}
-	if p.Error != nil {
-		d := &protocol.LoopErrorDelta{
-			DeltaHead: r.lifeHead(ev), Message: p.Error.Message,
-			StopReason: protocol.StopReasonValue(p.StopReason), IsTerminal: true,
-		}
-		if r.failed != nil {
-			d.APIError = apiError(ev, r.failed)
-		}
-		more, err := r.one(ev, &protocol.StreamDelta{Delta: d})
-		if err != nil {
-			return nil, err
-		}
-		frames = append(frames, more...)
-	}
-	if r.dequeued {
-		more, err := r.snapshot(ev, snapQueue, queueUpdate(r.queue, nil))
-		if err != nil {
-			return nil, err
-		}
-		frames = append(frames, more...)
-	}
-	r.failed, r.dequeued = nil, false
-	return frames, nil
-}
-
 // queueChanged renders the queue: what left it is told by a frame of its own,
 // behind a snapshot.
 func (r *renderer) queueChanged(ev *agent.Event, p agent.QueueChanged) ([]*frame, error) {
@@ -303,149 +252,31 @@ func (r *renderer) queueChanged(ev *agent.Event, p agent.QueueChanged) ([]*frame
 	return append(frames, more...), err
 }
 
-func (r *renderer) retrying(ev *agent.Event, p agent.Retrying) protocol.Delta {
-	if len(p.Voided) == 0 && p.Reason != "restart" {
-		data, err := json.Marshal(map[string]any{
-			"attempt": p.Attempt, "max_attempts": p.Max, "delay_ms": p.Delay.Milliseconds(), "message": p.Message,
-		})
-		if err != nil {
-			data = nil // numbers and a string always encode
-		}
-		return &protocol.EventDelta{DeltaHead: r.streamHead(ev, r.id("event", ev)), Kind: "retry", Data: data}
+// loopChanged renders a loop status. Two things of the runtime's do not show:
+// that a step is asked again under its own id, and, where queued inputs begin a
+// turn, its step in the idle status before.
+func (r *renderer) loopChanged(ev *agent.Event, s agent.State) ([]*frame, error) {
+	if r.retrying != "" && r.retrying == ev.StepID && len(s.Steps) == 0 && s.Loop != agent.LoopIdle {
+		return nil, nil
 	}
-	return &protocol.RetryDelta{
-		DeltaHead: r.lifeHead(ev), Message: p.Message, Reason: p.Reason, StepID: ev.StepID,
-		Attempt: p.Attempt, MaxAttempts: p.Max, DelayMS: p.Delay.Milliseconds(),
+	if r.starting && s.Loop == agent.LoopIdle {
+		s.StepKeys = maps.Clone(s.StepKeys)
+		delete(s.StepKeys, ev.StepID)
 	}
+	r.starting, r.retrying, r.loop = false, "", s
+	return r.snapshot(ev, snapLoop, loopStatus(s))
 }
 
-// liveOutput renders the whole output so far of a running tool.
-func (r *renderer) liveOutput(ev *agent.Event, p agent.CallOutput) protocol.Delta {
-	text := liveText(p.Stdout, p.Stderr)
-	d := &protocol.ToolReturnDelta{
-		DeltaHead: protocol.DeltaHead{
-			ID: "synthetic-tool-return-stream-" + p.CallID, Date: protocol.FormatTime(ev.At), RunID: ev.StepID,
-		},
-		Status: string(agent.StatusSuccess), ToolCallID: p.CallID, ToolReturn: protocol.Text(text),
+// active shows the step as active before the first that is told of it, where
+// that is not a piece of its answer.
+func (r *renderer) active(ev *agent.Event) ([]*frame, error) {
+	if r.loop.Loop != agent.LoopProcessing || len(r.loop.Steps) > 0 {
+		return nil, nil
 	}
-	ret := protocol.ToolReturn{ToolCallID: p.CallID, Status: d.Status, ToolReturn: d.ToolReturn}
-	if len(p.Stdout) > 0 {
-		ret.Stdout = p.Stdout
-	}
-	if len(p.Stderr) > 0 {
-		ret.Stderr = p.Stderr
-	}
-	d.ToolReturns = []protocol.ToolReturn{ret}
-	return d
-}
-
-// liveText is stdout and stderr without blank lines, at most its last 30,000
-// bytes.
-func liveText(stdout, stderr []string) string {
-	const most = 30_000
-	var b strings.Builder
-	for _, lines := range [][]string{stdout, stderr} {
-		for _, l := range lines {
-			if strings.TrimSpace(l) == "" {
-				continue
-			}
-			if b.Len() > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString(l)
-		}
-	}
-	text := b.String()
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[len(text)-most:], "")
-	}
-	return text
-}
-
-func (r *renderer) callReturned(ev *agent.Event, p agent.CallReturned) protocol.Delta {
-	d := &protocol.ToolReturnDelta{
-		DeltaHead: protocol.DeltaHead{ID: p.Message.ID, Date: protocol.FormatTime(ev.At), RunID: p.Call.StepID},
-		Status:    string(callStatus(p.Call)), ToolCallID: p.Call.ID, ToolReturn: protocol.Text(returnText(p.Message.Parts)),
-	}
-	d.ToolReturns = []protocol.ToolReturn{{ToolCallID: p.Call.ID, Status: d.Status, ToolReturn: d.ToolReturn}}
-	return d
-}
-
-// returnText shows a tool's result as text: an image is shown as the JSON of
-// its part.
-func returnText(parts []agent.Part) string {
-	var out []string
-	for _, p := range parts {
-		switch p.Kind {
-		case agent.PartText:
-			out = append(out, p.Text)
-		case agent.PartImage:
-			if b, err := protocol.Marshal(protocol.ImagePart(p.MediaType, p.Data)); err == nil {
-				out = append(out, string(b))
-			}
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
-func userDelta(ev *agent.Event, p agent.InputJoined) protocol.Delta {
-	m := p.Message
-	d := &protocol.UserDelta{
-		DeltaHead:   protocol.DeltaHead{ID: m.ID, Date: protocol.FormatTime(ev.At)},
-		Content:     content(p.Raw, m.Parts),
-		OTID:        m.OTID,
-		CreatedByID: m.SenderID,
-	}
-	if m.ClientKey != "" {
-		d.OTID = m.ClientKey
-	}
-	return d
-}
-
-// content is the wire form of a message's parts: as it was sent, where that is
-// known.
-func content(raw json.RawMessage, parts []agent.Part) protocol.Content {
-	if raw != nil {
-		var c protocol.Content
-		if c.UnmarshalJSON(raw) == nil {
-			return c
-		}
-	}
-	return protocol.Parts(wireParts(parts)...)
-}
-
-// wireParts shows texts and images.
-func wireParts(parts []agent.Part) []protocol.Part {
-	out := []protocol.Part{}
-	for _, p := range parts {
-		switch p.Kind {
-		case agent.PartText:
-			out = append(out, protocol.TextPart(p.Text))
-		case agent.PartImage:
-			out = append(out, protocol.ImagePart(p.MediaType, p.Data))
-		}
-	}
-	return out
-}
-
-// toolArgs shows the arguments that a tool gets: the model's own text, unless a
-// person changed them.
-func toolArgs(c *agent.ToolCall) string {
-	if len(c.Input) == 0 || string(c.Input) == c.Arguments {
-		return c.Arguments
-	}
-	var b bytes.Buffer
-	if json.Compact(&b, c.Input) != nil {
-		return c.Arguments
-	}
-	return b.String()
-}
-
-func callStatus(c *agent.ToolCall) agent.CallStatus {
-	if c.Result == nil {
-		return agent.StatusError // withdrawn: it will not run
-	}
-	return c.Result.Status
+	s := r.loop
+	s.Steps = []string{ev.StepID}
+	r.loop = s
+	return r.snapshot(ev, snapLoop, loopStatus(s))
 }
 
 func usageOf(u agent.Usage) protocol.Usage {
@@ -453,20 +284,4 @@ func usageOf(u agent.Usage) protocol.Usage {
 		PromptTokens: u.Input, CompletionTokens: u.Output, TotalTokens: u.Total(), ContextTokens: u.Total(),
 		CachedInputTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Reasoning,
 	}
-}
-
-// errorType is the type of all model errors on this wire.
-const errorType = "llm_error"
-
-func apiError(ev *agent.Event, e *agent.Error) *protocol.APIError {
-	return &protocol.APIError{
-		MessageType: "error_message", Message: e.Message, ErrorType: errorType, RunID: ev.StepID, Detail: detail(e),
-	}
-}
-
-func detail(e *agent.Error) string {
-	if e.Detail != "" {
-		return e.Detail
-	}
-	return e.Message
 }
