@@ -33,6 +33,13 @@ func (term *terminal) Write(b []byte) (int, error) {
 	return term.seen.Write(b)
 }
 
+// text is what was shown so far.
+func (term *terminal) text() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.seen.String()
+}
+
 func (term *terminal) typeLine(line string) {
 	term.t.Helper()
 	if _, err := io.WriteString(term.keys, line+"\n"); err != nil {
@@ -44,14 +51,11 @@ func (term *terminal) typeLine(line string) {
 func (term *terminal) expect(text string, n int) {
 	term.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		term.mu.Lock()
-		found := strings.Count(term.seen.String(), text) >= n
-		term.mu.Unlock()
-		if found {
+		if strings.Count(term.text(), text) >= n {
 			return
 		}
 	}
-	term.t.Fatalf("no %q in:\n%s", text, term.seen.String())
+	term.t.Fatalf("no %q in:\n%s", text, term.text())
 }
 
 func (term *terminal) ends() {
@@ -62,7 +66,7 @@ func (term *terminal) ends() {
 			term.t.Error(err)
 		}
 	case <-time.After(patience):
-		term.t.Fatalf("the chat does not end:\n%s", term.seen.String())
+		term.t.Fatalf("the chat does not end:\n%s", term.text())
 	}
 }
 
@@ -113,7 +117,7 @@ func TestInterruptStopsTheAnswer(t *testing.T) {
 	term.expect("You said: still there?", 1)
 	term.typeLine("one \\")
 	term.typeLine("two")
-	term.expect("You said: one \ntwo", 1)
+	term.expect("You said: one \ntwo\n> ", 1)
 	term.signals <- os.Interrupt // at the prompt
 	term.ends()
 }
