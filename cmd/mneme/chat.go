@@ -176,12 +176,21 @@ func (p *program) once(ctx context.Context, rt *client.Runtime, text string, sig
 	default:
 	}
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	if denied > 0 {
 		say(p.stderr, "Note: %s needed an approval and got none; --mode lets more run.", plural(denied, "tool call"))
 	}
 	_, err = fmt.Fprintln(p.stdout, result.Text())
+	return err
+}
+
+// explain says in plain words what the end of the connection means.
+func explain(err error) error {
+	var lost *client.ConnectionError
+	if errors.As(err, &lost) && lost.Code == 1001 {
+		return errors.New("the server stopped before the answer was complete; it goes on when a server starts again")
+	}
 	return err
 }
 

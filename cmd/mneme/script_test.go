@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +25,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
-	model := httptest.NewServer(http.HandlerFunc(scripted))
+	bird := &parrot{}
+	model := httptest.NewServer(bird)
 	t.Cleanup(model.Close)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -40,6 +42,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"listening": waitListening,
 			"terminate": terminate,
+			"hanging":   bird.waitHanging,
 		},
 	})
 }
@@ -58,6 +61,18 @@ func waitListening(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("no server holds %s", home)
 }
 
+// waitHanging waits until one more answer hangs than at the last time.
+func (p *parrot) waitHanging(ts *testscript.TestScript, neg bool, args []string) {
+	for range 2000 {
+		if p.hangs.Load() > 0 {
+			p.hangs.Add(-1)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("the model was not asked")
+}
+
 // terminate sends the server that holds $MNEME_HOME the signal TERM or INT.
 func terminate(ts *testscript.TestScript, neg bool, args []string) {
 	h, err := server.HolderOf(ts.Getenv("MNEME_HOME"))
@@ -69,9 +84,13 @@ func terminate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Kill(h.PID, sig))
 }
 
-// scripted is a model provider. It calls a tool for a message "CALL name input",
+// A parrot is a model provider. It calls a tool for a message "CALL name input",
 // begins an answer that never ends for "HANG", and otherwise says what it was told last, or what the tool gave.
-func scripted(w http.ResponseWriter, r *http.Request) {
+type parrot struct {
+	hangs atomic.Int64 // answers that have begun and do not end
+}
+
+func (p *parrot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/models") {
 		fmt.Fprint(w, `{"object":"list","data":[{"id":"parrot","object":"model"}]}`)
 		return
@@ -107,6 +126,7 @@ func scripted(w http.ResponseWriter, r *http.Request) {
 	case text == "HANG":
 		send(map[string]any{"content": "I begin"}, nil)
 		w.(http.Flusher).Flush()
+		p.hangs.Add(1)
 		<-r.Context().Done()
 		return
 	case last.Role == "tool":

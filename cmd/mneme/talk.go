@@ -161,7 +161,7 @@ func (t *talk) exchange(ctx context.Context, text string) error {
 	}
 	result, err := turn.Wait(ctx)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	t.finish(result.StopReason, result.Error)
 	return nil

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -73,7 +72,7 @@ func (term *terminal) ends() {
 // chatting starts a chat with a new agent on the scripted model.
 func chatting(t *testing.T) *terminal {
 	t.Helper()
-	model := httptest.NewServer(http.HandlerFunc(scripted))
+	model := httptest.NewServer(&parrot{})
 	t.Cleanup(model.Close)
 	home := t.TempDir()
 	env := map[string]string{"HOME": home, "MNEME_HOME": home + "/state", "LMSTUDIO_BASE_URL": model.URL + "/v1", "MNEME_MODEL": "lmstudio/parrot"}
