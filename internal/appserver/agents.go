@@ -24,7 +24,7 @@ const (
 	defaultAgentName = "Letta Code"
 	memoryTag        = "git-memory-enabled"
 	// originTag marks agents that are driven over this door: apps list them by it.
-	// It shows once the agent has run.
+	// It shows once the agent has been at work.
 	originTag   = "origin:letta-code"
 	defaultPage = 20 // agents or conversations of a list without limit
 )
@@ -211,7 +211,7 @@ func (d *Door) renderAgent(ctx context.Context, ag *agent.Agent, parked map[stri
 		CreatedAt: protocol.FormatTime(ag.CreatedAt), UpdatedAt: protocol.FormatTime(ag.UpdatedAt),
 		LastRunCompletion: protocol.FormatTime(ag.UpdatedAt),
 	}
-	if ag.LastRunAt.IsZero() {
+	if ag.LastRunAt.IsZero() && parked[ag.ID] == nil {
 		st.Tags = slices.DeleteFunc(slices.Clone(ag.Tags), func(t string) bool { return t == originTag })
 	}
 	if !own.LastMessageAt.IsZero() {
