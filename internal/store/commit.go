@@ -15,6 +15,7 @@ type statement struct {
 	query string // a fixed text
 	args  []any
 	miss  error // the error when no row was hit; nil = a conflict
+	any   bool  // may hit any number of rows
 }
 
 // Commit writes one step of a conversation's journal: all of the change or none
@@ -46,7 +47,7 @@ func (t *tx) run(stmts []statement) error {
 	hits, err := t.execAll(stmts)
 	for i, n := range hits {
 		switch st := &stmts[i]; {
-		case n == 1:
+		case n == 1, st.any:
 		case st.miss != nil:
 			return st.miss
 		default:
@@ -126,7 +127,10 @@ func (s *Store) encode(l Lease, c *Change) ([]statement, error) {
 		e.step(st)
 	}
 	if c.HideThrough > 0 {
-		e.add("context of", l.ConversationID, sqlHide, []any{l.ConversationID, c.HideThrough, s.tenant})
+		e.stmts = append(e.stmts, statement{
+			what: "context of " + l.ConversationID, query: sqlHide,
+			args: []any{l.ConversationID, c.HideThrough, s.tenant}, any: true,
+		})
 	}
 	for _, m := range c.Messages {
 		e.mine("message", m.ID, m.ConversationID)
@@ -151,7 +155,6 @@ func (s *Store) encode(l Lease, c *Change) ([]statement, error) {
 	return e.stmts, e.err
 }
 
-// sqlHide may hit any number of rows, also none.
 const sqlHide = `UPDATE messages SET hidden = 1 WHERE conversation_id = ? AND seq <= ? AND hidden = 0 AND tenant = ?`
 
 // sqlRunEnded hits the agent's row even when a later run is recorded.

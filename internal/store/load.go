@@ -26,7 +26,7 @@ var (
 				WHERE turns.conversation_id = inputs.conversation_id AND turns.state <> 'ended')
 		ORDER BY 1, 2`
 	sqlParked = "SELECT " + turnColumns + ` FROM turns
-		WHERE state <> 'ended' AND state = 'parked' AND tenant = ? ORDER BY ord`
+		WHERE state <> 'ended' AND state = 'parked' AND tenant = ? ORDER BY started_ns, ord`
 	sqlWaitingCalls = "SELECT " + callColumns + ` FROM tool_calls
 		WHERE step_id IN (SELECT id FROM steps WHERE conversation_id = ? AND turn_id = ?)
 		AND state = 'waiting' AND tenant = ? ORDER BY asked_ns, idx, id`

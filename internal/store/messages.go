@@ -23,7 +23,9 @@ var (
 	sqlContextIDs = `SELECT id FROM messages
 		WHERE conversation_id = ? AND hidden = 0 AND interrupted = 0 AND tenant = ?
 		AND role IN ('user', 'assistant', 'tool', 'summary') ORDER BY seq`
-	sqlMessageCount = `SELECT count(*) FROM messages WHERE conversation_id = ? AND tenant = ?`
+	// The tenant is looked up once, so that counting reads the index alone.
+	sqlMessageCount = `SELECT count(*) FROM messages WHERE conversation_id = ?
+		AND EXISTS (SELECT 1 FROM conversations WHERE id = ? AND tenant = ?)`
 )
 
 // An output is what a tool wrote, as stored.
@@ -148,7 +150,7 @@ func (s *Store) MessageByID(ctx context.Context, id string) (*agent.Message, err
 // MessageCount counts the messages of a conversation, hidden ones included.
 func (s *Store) MessageCount(ctx context.Context, conversationID string) (int, error) {
 	var n int
-	_, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&n) }, sqlMessageCount, conversationID, s.tenant)
+	_, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&n) }, sqlMessageCount, conversationID, conversationID, s.tenant)
 	return n, s.dialect.fault("count messages", err)
 }
 

@@ -133,8 +133,9 @@ func (s *Store) migrations(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 		goose.WithSlog(slog.New(slog.DiscardHandler)),
 	}
 	if s.dialect.name == "postgres" {
-		// Several nodes may start at once.
-		locker, err := lock.NewPostgresSessionLocker()
+		// Several nodes may start at once: one migrates, the others look every
+		// second whether it is done.
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ func TestPostgresTenants(t *testing.T) {
 func TestPostgresOpenTogether(t *testing.T) {
 	target := storetest.Postgres(t)
 	var wg sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		wg.Go(func() {
 			s, err := store.Open(context.Background(), target, store.Options{})
 			if err != nil {

@@ -253,7 +253,7 @@ func (t *tx) execAll(stmts []statement) (hits []int64, err error) {
 		if err != nil {
 			return hits, err
 		}
-		if hits = append(hits, n); n == 0 {
+		if hits = append(hits, n); n == 0 && !stmts[i].any {
 			break
 		}
 	}
