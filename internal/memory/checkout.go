@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"mneme/internal/agent"
 )
 
@@ -23,6 +25,7 @@ const (
 	pendingRoot   = "none" // instead of a commit: there was none
 	indexLockWait = time.Second
 	lockText      = "mneme\n" // in an index.lock of ours
+	parallelFiles = 16        // written at the same time
 )
 
 // notePending notes, before the branch moves, that the work tree shows parent.
@@ -185,19 +188,34 @@ func (m *Memory) checkOut(ctx context.Context, dir string, ops []op, locked bool
 		return fmt.Errorf("open work tree: %w", err)
 	}
 	defer root.Close()
-	var done []op
-	for _, deletions := range []bool{true, false} { // a directory may have to make room for a file
-		for _, o := range ops {
+	// Removals first: a directory may have to make room for a file. Then some at
+	// a time, since each waits for the disk.
+	placed := make([]bool, len(ops))
+	for _, deletions := range []bool{true, false} {
+		var group errgroup.Group
+		group.SetLimit(parallelFiles)
+		if deletions {
+			group.SetLimit(1)
+		}
+		for i, o := range ops {
 			if (o.file == nil) != deletions {
 				continue
 			}
-			ok, err := place(root, o)
-			if err != nil {
-				return fmt.Errorf("check out %s: %w", o.path, err)
-			}
-			if ok {
-				done = append(done, o)
-			}
+			group.Go(func() (err error) {
+				if placed[i], err = place(root, o, fmt.Sprint("file-", i)); err != nil {
+					err = fmt.Errorf("check out %s: %w", o.path, err)
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	var done []op
+	for i, o := range ops {
+		if placed[i] {
+			done = append(done, o)
 		}
 	}
 	if !locked {
@@ -237,9 +255,10 @@ func (m *Memory) fetch(ctx context.Context, dir string, ops []op) error {
 	})
 }
 
-// place writes or removes one file of the work tree. ok is false if the path has
-// edits that nobody committed: they stay.
-func place(root *os.Root, o op) (ok bool, err error) {
+// place writes or removes one file of the work tree; it is made under the name
+// tmp in our directory. ok is false if the path has edits that nobody committed:
+// they stay.
+func place(root *os.Root, o op, tmp string) (ok bool, err error) {
 	state, err := lookAt(root, o.path, idLenOf(o), nil)
 	if err != nil {
 		return false, err
@@ -252,7 +271,7 @@ func place(root *os.Root, o op) (ok bool, err error) {
 	case o.file == nil:
 		return true, removeFile(root, o.path)
 	}
-	return true, writeFile(root, o)
+	return true, writeFile(root, o, path.Join(".git", ownDir, tmp))
 }
 
 // removeFile removes a file and the directories it leaves empty.
@@ -270,13 +289,12 @@ func removeFile(root *os.Root, p string) error {
 
 // writeFile replaces a file in one step and flushes it, so that a power cut
 // cannot leave an empty file that looks like an edit.
-func writeFile(root *os.Root, o op) error {
+func writeFile(root *os.Root, o op, tmp string) error {
 	if dir := path.Dir(o.path); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	tmp := path.Join(".git", ownDir, "file")
 	if err := root.Remove(tmp); err != nil && !isAbsent(err) {
 		return err
 	}

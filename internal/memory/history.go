@@ -108,8 +108,8 @@ func (m *Memory) At(ctx context.Context, agentID, p, ref string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if head, err := m.Head(agentID); err != nil || head == "" {
-		return nil, errors.Join(err, noCommit(ref))
+	if err := m.checkWritten(agentID, ref); err != nil {
+		return nil, err
 	}
 	objects, err := m.git.openObjects(ctx, m.Dir(agentID))
 	if err != nil {
@@ -138,6 +138,15 @@ func (m *Memory) At(ctx context.Context, agentID, p, ref string) ([]byte, error)
 
 func noCommit(ref string) error {
 	return agent.Errorf(agent.CodeNotFound, "there is no memory commit %s", ref)
+}
+
+// checkWritten is CodeNotFound for any ref as long as nothing was written.
+func (m *Memory) checkWritten(agentID, ref string) error {
+	head, err := m.Head(agentID)
+	if err == nil && head == "" {
+		err = noCommit(ref)
+	}
+	return err
 }
 
 // A Commit is one entry of a history.
@@ -191,16 +200,15 @@ func (m *Memory) History(ctx context.Context, agentID, p string, limit int) ([]C
 
 // Diff is the unified diff of a commit against its parent, without a header.
 func (m *Memory) Diff(ctx context.Context, agentID, sha string) (string, error) {
-	head, err := m.Head(agentID)
-	if err != nil {
+	if err := checkID(agentID); err != nil {
 		return "", err
 	}
 	rev, err := checkRef("sha", sha)
 	if err != nil {
 		return "", err
 	}
-	if head == "" {
-		return "", noCommit(sha)
+	if err := m.checkWritten(agentID, sha); err != nil {
+		return "", err
 	}
 	out, err := m.git.run(ctx, gitCall{dir: m.Dir(agentID), args: []string{
 		"show", "--format=", "--no-color", "--no-ext-diff", "--no-textconv", "--no-show-signature",
@@ -222,8 +230,8 @@ func (m *Memory) Restore(ctx context.Context, author Author, agentID, ref string
 	if err != nil {
 		return "", false, err
 	}
-	if head, err := m.Head(agentID); err != nil || head == "" {
-		return "", false, errors.Join(err, noCommit(ref))
+	if err := m.checkWritten(agentID, ref); err != nil {
+		return "", false, err
 	}
 	full, err := m.git.run(ctx, gitCall{dir: m.Dir(agentID), args: []string{"rev-parse", "--verify", "--quiet", "--end-of-options", rev + "^{commit}"}})
 	if err != nil {
