@@ -36,16 +36,16 @@ func (c *chatCommand) Run(p *program) (err error) {
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-
-	s, err := p.open(ctx, "chat")
+	ctx := context.Background()
+	opening, opened := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	s, err := p.open(opening, "chat")
+	opened()
 	if err != nil {
 		return err
 	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	defer func() { err = errors.Join(err, s.close()) }()
 	rt, err := c.start(ctx, s)
 	if err != nil {

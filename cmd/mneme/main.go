@@ -16,7 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync/atomic"
+	"sync"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -112,28 +112,28 @@ func untilSignal() (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
-	var ended atomic.Bool
-	go func() {
-		for n := 0; ; n++ {
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for n := 1; ; n++ {
 			select {
 			case s := <-signals:
+				if n > 1 {
+					os.Exit(1)
+				}
 				name := "SIGTERM"
 				if s == os.Interrupt {
 					name = "SIGINT"
-				}
-				if n > 0 && !ended.Load() {
-					os.Exit(1)
 				}
 				cancel(&stopped{name})
 			case <-done:
 				return
 			}
 		}
-	}()
+	})
 	return ctx, func() {
-		ended.Store(true)
 		signal.Stop(signals)
 		close(done)
+		wait.Wait()
 		cancel(context.Canceled)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"mneme/internal/server"
 )
@@ -21,7 +22,21 @@ import (
 // The scripts in testdata run the real command line, each with a state of its
 // own.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mneme": func() { os.Exit(run()) }})
+	testscript.Main(leakless{m}, map[string]func(){"mneme": func() { os.Exit(run()) }})
+}
+
+// leakless looks for goroutines that are left after the tests.
+type leakless struct{ *testing.M }
+
+func (l leakless) Run() int {
+	code := l.M.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
 }
 
 func TestScripts(t *testing.T) {

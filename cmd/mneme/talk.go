@@ -55,7 +55,7 @@ func (t *talk) welcome(name string, s *session) {
 	}
 	info := t.rt.Info()
 	if info.Agent != nil {
-		name = info.Agent.Name
+		name = info.Agent.Name + " on " + info.Agent.LLMConfig.Model
 	}
 	if info.Created.Agent {
 		t.dim("New agent %s (%s).", name, t.rt.ID().AgentID)
