@@ -11,9 +11,10 @@ import (
 //
 // Left out are the server's own secrets (MNEME_TOKEN, MNEME_SECRET_KEY,
 // MNEME_DATABASE_URL, MCP_AUTH_TOKEN), every <PROVIDER>..._API_KEY of the
-// providers of spec/harness.md section 6.2, their tokens of other names, and
-// CDPATH, which would send a plain `cd sub` elsewhere. General credentials such
-// as GITHUB_TOKEN or AWS_ACCESS_KEY_ID stay: commands need them.
+// providers of spec/harness.md section 6.2, their tokens of other names, and what
+// would make plain commands do more than they say: CDPATH (cd) and LESSOPEN
+// (less). General credentials such as GITHUB_TOKEN or AWS_ACCESS_KEY_ID stay:
+// commands need them.
 func Environ(base []string, set map[string]string) []string {
 	env := make([]string, 0, len(base)+len(set))
 	for _, kv := range base {
@@ -31,7 +32,7 @@ func Environ(base []string, set map[string]string) []string {
 var withheldNames = []string{
 	"MNEME_TOKEN", "MNEME_SECRET_KEY", "MNEME_DATABASE_URL", "MCP_AUTH_TOKEN",
 	"ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "AWS_BEARER_TOKEN_BEDROCK",
-	"COPILOT_GITHUB_TOKEN", "HF_TOKEN", "HUGGINGFACE_TOKEN", "CDPATH",
+	"COPILOT_GITHUB_TOKEN", "HF_TOKEN", "HUGGINGFACE_TOKEN", "CDPATH", "LESSOPEN", "LESSCLOSE",
 }
 
 var providerStems = []string{

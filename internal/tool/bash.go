@@ -25,9 +25,10 @@ const (
 )
 
 type bashArgs struct {
-	Command    string  `json:"command"`
-	Timeout    *number `json:"timeout"` // milliseconds
-	Background flag    `json:"run_in_background"`
+	Command     string  `json:"command"`
+	Description string  `json:"description"`
+	Timeout     *number `json:"timeout"` // milliseconds
+	Background  flag    `json:"run_in_background"`
 }
 
 func bashTool(shells *sandbox.Shells) *Tool {
@@ -54,8 +55,8 @@ func runBash(ctx context.Context, shells *sandbox.Shells, c *Call, in bashArgs) 
 	dir, note := startDir(c.Env.Cwd)
 	cmd := sandbox.Command{
 		Scope: c.Env.Scope, Text: in.Command, Dir: dir, Env: commandEnv(c.Env, dir),
-		LogDir: c.Env.OutputDir, Output: c.Output, Background: bool(in.Background),
-		Done: func(f sandbox.Finished) { notify(c, f) },
+		LogDir: c.Env.outputs(), Output: c.Output, Background: bool(in.Background),
+		Done: func(f sandbox.Finished) { notify(c, in.Description, f) },
 	}
 	if c.Host != nil {
 		scope, host := c.Env.Scope, c.Host
@@ -104,9 +105,9 @@ func bashResult(res *sandbox.Result, timeout time.Duration, note string) agent.T
 	failed := head != ""
 	switch {
 	case failed && total > maxBashFailure:
-		tail := res.Stderr.Tail(maxBashFailure / 2)
-		if errOut == "" {
-			tail = res.Stdout.Tail(maxBashFailure / 2)
+		tail := res.Stdout.Tail(maxBashFailure / 2)
+		if errOut != "" {
+			tail = lastChars(tail+"\n"+res.Stderr.Tail(maxBashFailure/2), maxBashFailure/2)
 		}
 		text = firstChars(text, maxBashFailure/2) + "\n[...]\n" + tail + truncated(maxBashFailure, total) + saved(res)
 	case !failed && total > maxBashOutput:
@@ -175,19 +176,22 @@ func listShells(list []agent.Background) string {
 
 // notify queues the notification of a background command that has ended
 // (spec/harness.md section 2.5).
-func notify(c *Call, f sandbox.Finished) {
+func notify(c *Call, title string, f sandbox.Finished) {
 	if c.Host == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := c.Host.Enqueue(ctx, c.Env.Scope, "task_notification", notification(f))
+	err := c.Host.Enqueue(ctx, c.Env.Scope, "task_notification", notification(title, f))
 	if err != nil && c.Env.Log != nil {
 		c.Env.Log.Warn("notification lost", "process", f.ID, "err", err)
 	}
 }
 
-func notification(f sandbox.Finished) string {
+func notification(title string, f sandbox.Finished) string {
+	if title == "" {
+		title = f.Command
+	}
 	status := "completed"
 	if f.ExitCode != 0 || f.TimedOut {
 		status = "failed"
@@ -208,9 +212,9 @@ func notification(f sandbox.Finished) string {
 		result = firstChars(result, maxNotice/2) + "\n[...]\n" + lastChars(result, maxNotice/2)
 	}
 	return fmt.Sprintf("<task-notification>\n<task-id>%s</task-id>\n<status>%s</status>\n"+
-		"<summary>Background command %q %s</summary>\n<result>%s</result>\n<usage>duration_ms: %d</usage>\n"+
+		"<summary>Background command \"%s\" %s</summary>\n<result>%s</result>\n<usage>duration_ms: %d</usage>\n"+
 		"</task-notification>\nFull transcript available at: %s",
-		f.ID, status, firstChars(f.Command, 200), status, result, f.Elapsed.Milliseconds(), f.Log)
+		f.ID, status, firstChars(title, 200), status, result, f.Elapsed.Milliseconds(), f.Log)
 }
 
 func lastLines(s string, n int) string {

@@ -42,9 +42,10 @@ func globTool() *Tool {
 			return searchError(ctx, root, err)
 		}
 		var found []string
+		hides := c.Env.hides()
 		for _, name := range files {
 			path := filepath.Join(root, filepath.FromSlash(name))
-			if workspace.MatchGlob(pattern, name) && c.Env.foreign(path, false) == "" {
+			if workspace.MatchGlob(pattern, name) && !hides(path) {
 				found = append(found, path)
 			}
 		}

@@ -94,12 +94,13 @@ func runGrep(ctx context.Context, c *Call, in grepArgs) agent.ToolResult {
 	default:
 		return failf("output_mode must be files_with_matches, content or count, not %q", in.Mode)
 	}
+	hides := c.Env.hides()
 	err := workspace.Grep(ctx, q, func(m workspace.Match) bool {
 		if page.seen++; page.seen > maxGrepMatches {
 			page.more = true
 			return false
 		}
-		return c.Env.foreign(m.Path, false) != "" || yield(m)
+		return hides(m.Path) || yield(m)
 	})
 	if err != nil {
 		return searchError(ctx, root, err)

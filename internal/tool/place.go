@@ -63,9 +63,17 @@ func (e *Env) roots() []string {
 			}
 		}
 	}
-	roots = append(roots, e.MemoryDir, e.OutputDir)
+	roots = append(roots, e.MemoryDir, e.outputs())
 	roots = append(roots, e.SkillDirs...)
 	return slices.DeleteFunc(roots, func(dir string) bool { return dir == "" })
+}
+
+// outputs is where the agent's long outputs and logs go.
+func (e *Env) outputs() string {
+	if e.OutputDir == "" {
+		return ""
+	}
+	return filepath.Join(e.OutputDir, e.Scope.AgentID)
 }
 
 // inside reports whether path, its links followed, is one of dirs or below one.
@@ -127,6 +135,22 @@ func (e *Env) foreign(path string, search bool) string {
 		}
 	}
 	return ""
+}
+
+// hides returns a check for files that a search must leave out: those in other
+// agents' memory. It remembers directories, because a search asks about many
+// files.
+func (e *Env) hides() func(path string) bool {
+	known := map[string]bool{}
+	return func(path string) bool {
+		dir := filepath.Dir(path)
+		hidden, ok := known[dir]
+		if !ok {
+			hidden = e.foreign(dir, false) != ""
+			known[dir] = hidden
+		}
+		return hidden
+	}
 }
 
 // memoryRoots are the directories that hold one directory of memory per agent,

@@ -100,6 +100,9 @@ func scanFiles(ctx context.Context, q Query, yield func(Match) bool) error {
 			continue
 		}
 		path := filepath.Join(root, filepath.FromSlash(name))
+		if st, err := os.Lstat(path); err != nil || !st.Mode().IsRegular() && path != q.Root {
+			continue // links are not followed
+		}
 		text, err := ReadText(path)
 		if err != nil {
 			continue // binary, too large or unreadable: not searched

@@ -63,8 +63,8 @@ func inMemory(c *simple) bool {
 			}
 		}
 	}
-	// Without operands these work on the directory they are in, or their input.
-	return p.plain || operands > 0 || c.insideMemory()
+	// split writes where it is unless it gets a prefix as well.
+	return args[0] != "split" || operands > 1 || c.insideMemory()
 }
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -32,10 +32,13 @@ func place(t testing.TB) (dir string, w *shell.World) {
 		t.Fatal(err)
 	}
 	under := func(path, top string) bool {
+		rest := ""
 		real, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			real = path
+		for err != nil {
+			rest, path = filepath.Join(filepath.Base(path), rest), filepath.Dir(path)
+			real, err = filepath.EvalSymlinks(path)
 		}
+		real = filepath.Join(real, rest)
 		return real == top || strings.HasPrefix(real, top+"/")
 	}
 	w = &shell.World{
