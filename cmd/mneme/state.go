@@ -60,13 +60,12 @@ func (p *program) dialHolder(ctx context.Context, h server.Holder) (*session, er
 	if h.URL == "" {
 		return nil, fmt.Errorf("another mneme (pid %d) holds the state but does not listen yet; try again in a moment", h.PID)
 	}
-	token := strings.TrimSpace(p.getenv("MNEME_TOKEN"))
-	if token == "" && h.TokenFile != "" {
-		text, err := os.ReadFile(h.TokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("the token of the running server cannot be read: %w", err)
-		}
-		token = strings.TrimSpace(string(text))
+	token, err := holderToken(h)
+	if env := strings.TrimSpace(p.getenv("MNEME_TOKEN")); token == "" && env != "" {
+		token, err = env, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the token of the running server (pid %d) cannot be read: %w", h.PID, err)
 	}
 	if token == "" && h.Auth {
 		return nil, fmt.Errorf("the running server (pid %d) wants a token: set MNEME_TOKEN", h.PID)
@@ -76,6 +75,15 @@ func (p *program) dialHolder(ctx context.Context, h server.Holder) (*session, er
 		return nil, fmt.Errorf("the running server (pid %d): %w", h.PID, err)
 	}
 	return &session{Client: c, holder: h}, nil
+}
+
+// holderToken reads the token that the holder's lock points to; "" = it names none.
+func holderToken(h server.Holder) (string, error) {
+	if h.TokenFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(h.TokenFile)
+	return strings.TrimSpace(string(text)), err
 }
 
 func (p *program) dial(ctx context.Context, addr, token string) (*client.Client, error) {

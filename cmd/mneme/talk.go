@@ -67,12 +67,7 @@ func (t *talk) welcome(name string, s *session) {
 // run reads messages and shows what comes of them, until the user leaves.
 func (t *talk) run(ctx context.Context) error {
 	go t.readLines()
-	for _, waiting := range t.rt.Pending() {
-		if err := t.decide(ctx, waiting.RequestID, &waiting.Request); err != nil {
-			return leaving(err)
-		}
-	}
-	if err := t.followRunning(ctx); err != nil {
+	if err := t.takeUp(ctx); err != nil {
 		return leaving(err)
 	}
 	for {
@@ -167,15 +162,25 @@ func (t *talk) exchange(ctx context.Context, text string) error {
 	return nil
 }
 
-// followRunning shows the rest of a turn that was at work, or goes on, when the
-// chat began.
-func (t *talk) followRunning(ctx context.Context) error {
-	sub := t.rt.Subscribe()
+// takeUp asks what waited when the chat began, and shows the rest of a turn that
+// is at work.
+func (t *talk) takeUp(ctx context.Context) error {
+	sub := t.rt.Subscribe() // before any answer, so that nothing of its turn is missed
 	defer sub.Close()
-	if status := t.rt.Status().Status; status == "" || status == protocol.WaitingOnInput {
-		return nil
+	goesOn := false
+	for _, waiting := range t.rt.Pending() {
+		answered, err := t.decide(ctx, waiting.RequestID, &waiting.Request)
+		if err != nil {
+			return err
+		}
+		goesOn = goesOn || answered
 	}
-	t.dim("An earlier message is still being answered.")
+	if status := t.rt.Status().Status; !goesOn {
+		if status == "" || status == protocol.WaitingOnInput {
+			return nil
+		}
+		t.dim("An earlier message is still being answered.")
+	}
 	var end *protocol.TurnFinished
 	err := t.show(ctx, func(ctx context.Context, yield func(protocol.Event)) {
 		for end == nil {
@@ -223,7 +228,7 @@ func (t *talk) show(ctx context.Context, read func(ctx context.Context, yield fu
 			}
 			if ask, ok := ev.Body.(*protocol.ControlRequest); ok {
 				r.newline()
-				if err := t.decide(ctx, ask.RequestID, &ask.Request); err != nil {
+				if _, err := t.decide(ctx, ask.RequestID, &ask.Request); err != nil {
 					return err
 				}
 				continue
@@ -255,29 +260,28 @@ func (t *talk) finish(reason protocol.StopReasonValue, text string) {
 	}
 }
 
-// decide asks for an approval, or puts a question of the agent.
-func (t *talk) decide(ctx context.Context, requestID string, call *protocol.CanUseTool) error {
+// decide asks for an approval, or puts a question of the agent. It says whether
+// the answer counted: somebody else may have been faster.
+func (t *talk) decide(ctx context.Context, requestID string, call *protocol.CanUseTool) (answered bool, err error) {
 	answer := &protocol.ApprovalResponse{RequestID: requestID}
-	var err error
 	if call.ToolName == "AskUserQuestion" {
 		answer.Decision, err = t.question(call)
 	} else {
 		answer.Decision, err = t.approval(call)
 	}
 	if errors.Is(err, errInterrupted) {
-		_, err = t.rt.Abort(ctx)
-		return err
+		return t.rt.Abort(ctx)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = t.rt.Answer(ctx, answer)
 	var refused *client.ServerError
-	if errors.As(err, &refused) { // somebody else was faster
+	if errors.As(err, &refused) {
 		t.dim("%s", refused.Message)
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // errInterrupted says that Ctrl-C came in place of an answer.
