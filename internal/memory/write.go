@@ -3,7 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
-	"crypto/sha1" //nolint:gosec // git's object ids
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -228,6 +228,9 @@ func planOne(snap *Snapshot, c FileChange, idLen int) (op, error) {
 		if o.path, err = CleanPath(c.Path); err != nil {
 			return op{}, err
 		}
+		if kindOf(o.path) != kindOf(c.keep.Path) {
+			return op{}, agent.Invalid("path", "%s and %s are files of different kinds", c.keep.Path, o.path)
+		}
 		o.old = snap.File(o.path)
 		o.file = newFile(o.path, c.keep.Mode, c.keep.Blob, c.keep.Size, c.keep.Text)
 		return o, nil
@@ -292,7 +295,7 @@ func blobID(data []byte, idLen int) string {
 		sum := sha256.Sum256(append(header, data...))
 		return hex.EncodeToString(sum[:])
 	}
-	sum := sha1.Sum(append(header, data...)) //nolint:gosec
+	sum := sha1.Sum(append(header, data...))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -491,3 +491,83 @@ func TestWaitingWriterGivesUp(t *testing.T) {
 	close(leave)
 	wg.Wait()
 }
+
+// Files that are no Markdown move with their content, and keep their mode.
+func TestOtherFilesMove(t *testing.T) {
+	f := setup(t)
+	f.put("skills/x/SKILL.md", "a skill")
+	f.put("skills/x/pic.png", "\x89\x00")
+	f.edit("skills/x/run.sh", "#!/bin/sh\n")
+	dir := f.Dir(id)
+	if err := os.Chmod(filepath.Join(dir, "skills/x/run.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("run.sh", filepath.Join(dir, "skills/x/link")); err != nil {
+		t.Fatal(err)
+	}
+	f.shell("add", "-A")
+	f.shell("commit", "-q", "-m", "by hand")
+	if _, err := f.Apply(t.Context(), id, memory.Op{Command: "rename", OldPath: "skills/x", NewPath: "skills/y"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.workTree("skills/y/pic.png") + f.workTree("skills/y/run.sh") + f.workTree("skills/y/link"); got != "\x89\x00#!/bin/sh\n#!/bin/sh\n" {
+		t.Errorf("contents are %q", got)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "skills/y/run.sh")); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("run.sh: %v, %v", info, err)
+	}
+	if target, err := os.Readlink(filepath.Join(dir, "skills/y/link")); err != nil || target != "run.sh" {
+		t.Errorf("link leads to %q, %v", target, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "skills/x")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the old directory is still there")
+	}
+	f.sound()
+	_, err := f.Apply(t.Context(), id, memory.Op{Command: "str_replace", FilePath: "skills/y/run.sh", OldString: "sh", NewString: "x"})
+	wantCode(t, err, agent.CodeNotFound) // run.sh.md
+	_, err = f.Apply(t.Context(), id, memory.Op{Command: "rename", OldPath: "skills/y/pic.png", NewPath: "pic.md"})
+	wantCode(t, err, agent.CodeInvalid)
+}
+
+// A repository that came with other object names is served as it is.
+func TestForeignRepository(t *testing.T) {
+	f := setup(t)
+	dir := f.Dir(id)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gitIn(t, dir, "init", "-q", "-b", "main", "--object-format=sha256")
+	gitIn(t, dir, "config", "user.name", "x")
+	gitIn(t, dir, "config", "user.email", "x@y")
+	f.put("a.md", "first") // an empty history may be begun
+	f.edit("b.md", "shell")
+	f.shell("add", "b.md")
+	f.shell("commit", "-q", "-m", "shell")
+	f.put("b.md", "ours")
+	if err := f.try(memory.FileChange{Path: "a.md", Delete: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.reopen()
+	snap, err := f.Snapshot(t.Context(), id, "")
+	if err != nil || len(snap.Files) != 1 || snap.Files[0].Text != "ours" || len(snap.Commit) != 64 {
+		t.Errorf("snapshot is %+v, %v", snap, err)
+	}
+	f.sound()
+}
+
+// What a crash leaves of a first write is no repository.
+func TestHalfMadeRepository(t *testing.T) {
+	f := setup(t)
+	staging := filepath.Join(filepath.Dir(f.Dir(id)), ".new", ".git")
+	if err := os.MkdirAll(filepath.Join(staging, "refs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if head, err := f.Head(id); head != "" || err != nil {
+		t.Errorf("Head = %q, %v", head, err)
+	}
+	f.put("a.md", "a")
+	f.sound()
+	if _, err := os.Stat(filepath.Dir(staging)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the leftovers are still there")
+	}
+}

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"mneme/internal/memory"
@@ -42,7 +43,6 @@ func revision(s *memory.Snapshot) string {
 // changes shows the core files that differ in full, and names the other files
 // that came or went.
 func changes(before, now *memory.Snapshot) string {
-	var b strings.Builder
 	var gone, added, removed []string
 	shown := map[string]bool{}
 	changed := &memory.Snapshot{Commit: now.Commit}
@@ -68,23 +68,26 @@ func changes(before, now *memory.Snapshot) string {
 			removed = append(removed, f.Path)
 		}
 	}
-	b.WriteString(projection(changed))
-	list(&b, "No longer in your memory:", gone)
-	list(&b, "New files outside system/:", added)
-	list(&b, "Files outside system/ that are gone:", removed)
-	return strings.TrimSpace(b.String())
+	parts := []string{
+		projection(changed),
+		list("No longer in your memory:", gone),
+		list("New files outside system/:", added),
+		list("Files outside system/ that are gone:", removed),
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n\n")
 }
 
-// list writes paths below a heading, the first of them if they are many.
-func list(b *strings.Builder, heading string, paths []string) {
+// list is paths below a heading, the first of them if they are many; "" for none.
+func list(heading string, paths []string) string {
 	if len(paths) == 0 {
-		return
+		return ""
 	}
-	b.WriteString("\n\n" + heading + "\n")
+	lines := []string{heading}
 	for _, p := range paths[:min(len(paths), maxSaved)] {
-		b.WriteString("- $MEMORY_DIR/" + p + "\n")
+		lines = append(lines, "- $MEMORY_DIR/"+p)
 	}
 	if more := len(paths) - maxSaved; more > 0 {
-		fmt.Fprintf(b, "- … %d more, search them\n", more)
+		lines = append(lines, fmt.Sprintf("- … %d more, search them", more))
 	}
+	return strings.Join(lines, "\n")
 }
