@@ -50,12 +50,10 @@ func runEdit(ctx context.Context, c *Call, in editArgs) agent.ToolResult {
 	if err != nil {
 		return fileError(c.Env, path, err)
 	}
-	mark := []byte("\xEF\xBB\xBF")
-	body, marked := bytes.CutPrefix(raw, mark)
 	if bytes.HasPrefix(raw, []byte("\xFF\xFE")) || bytes.HasPrefix(raw, []byte("\xFE\xFF")) {
 		return failf("The file is UTF-16; Edit changes UTF-8 files only: %s", path)
 	}
-	text, err := workspace.Decode(body)
+	text, err := workspace.Decode(raw)
 	if err != nil {
 		return fileError(c.Env, path, err)
 	}
@@ -66,11 +64,11 @@ func runEdit(ctx context.Context, c *Call, in editArgs) agent.ToolResult {
 	if ctx.Err() != nil {
 		return Interrupted()
 	}
-	out := []byte(done.text)
-	if marked {
-		out = append(mark, out...)
+	out := done.text
+	if mark := "\xEF\xBB\xBF"; bytes.HasPrefix(raw, []byte(mark)) {
+		out = mark + out
 	}
-	if err := workspace.Write(path, out); err != nil {
+	if err := workspace.Write(path, []byte(out)); err != nil {
 		return fileError(c.Env, path, err)
 	}
 	changed(c, path, done.text)

@@ -24,47 +24,49 @@ var memoryPrograms = map[string]memoryProgram{
 }
 
 // inMemory reports whether a simple command works inside the agent's memory
-// alone.
-func inMemory(c *simple) bool {
+// alone, and whether it works on a file there at all.
+func inMemory(c *simple) (ok, touches bool) {
 	w := c.k.w
 	args, ok := c.values()
 	if !ok || len(c.assigns) > 0 || w.Memory == nil {
-		return false
+		return false, false
 	}
 	// The walker lets redirections pass that write memory or read what may be
 	// read: nothing else is left to check of them.
-	if args[0] == "git" {
-		return c.gitInMemory(args[1:])
-	}
-	if args[0] == "find" {
-		return c.findInMemory()
+	switch args[0] {
+	case "git":
+		ok = c.gitInMemory(args[1:])
+		return ok, ok
+	case "find":
+		ok = c.findInMemory()
+		return ok, ok
 	}
 	p, known := memoryPrograms[args[0]]
 	if !known {
-		return false
+		return false, false
 	}
 	operands := 0
 	for i, a := range args[1:] {
 		switch {
 		case len(a) > 1 && a[0] == '-':
 			if p.deny.has(a) || strings.ContainsRune(a, '/') {
-				return false
+				return false, false
 			}
 		case p.plain || a == "-" || isNumber(a):
 		case c.args[1+i].glob:
 			operands++
 			if !c.globInMemory(a) {
-				return false
+				return false, false
 			}
 		default:
 			operands++
 			if !everywhere(c.in, a, w.memoryFile) {
-				return false
+				return false, false
 			}
 		}
 	}
 	// split writes where it is unless it gets a prefix as well.
-	return args[0] != "split" || operands > 1 || c.insideMemory()
+	return args[0] != "split" || operands > 1 || c.insideMemory(), operands > 0
 }
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -36,17 +36,20 @@ func TestInMemory(t *testing.T) {
 		"sleep 1; cat $MEMORY_DIR/system/human.md":                                     true,
 		"split -l 10 $MEMORY_DIR/system/human.md $MEMORY_DIR/part":                     true,
 
-		"cd $MEMORY_DIR; rm -rf *":                                          false, // cd may fail
-		"cd $MEMORY_DIR || rm -rf sub":                                      false,
-		"rm a.txt":                                                          false,
-		"rm -rf .":                                                          false,
-		"git add -A && git commit -m x":                                     false,
-		"git -C " + dir + " add -A":                                         false,
-		"echo x > a.txt":                                                    false,
-		"echo x > $MEMORY_DIR/../../x":                                      false,
-		"cp /etc/passwd $MEMORY_DIR/x":                                      false,
-		"cp a.txt $MEMORY_DIR/x":                                            false,
-		"mv $MEMORY_DIR/system/human.md a.txt":                              false,
+		"sleep 20":                             false,
+		"echo x":                               false,
+		"ls":                                   false,
+		"cd $MEMORY_DIR; rm -rf *":             false, // cd may fail
+		"cd $MEMORY_DIR || rm -rf sub":         false,
+		"rm a.txt":                             false,
+		"rm -rf .":                             false,
+		"git add -A && git commit -m x":        false,
+		"git -C " + dir + " add -A":            false,
+		"echo x > a.txt":                       false,
+		"echo x > $MEMORY_DIR/../../x":         false,
+		"cp /etc/passwd $MEMORY_DIR/x":         false,
+		"cp a.txt $MEMORY_DIR/x":               false,
+		"mv $MEMORY_DIR/system/human.md a.txt": false,
 		"cp -t " + dir + " $MEMORY_DIR/system/human.md":                     false,
 		"cp --target-directory=. $MEMORY_DIR/system/human.md":               false,
 		"echo x > $MEMORY_DIR/.git/hooks/post-commit":                       false,
@@ -291,7 +294,7 @@ func TestOpen(t *testing.T) {
 func TestHostile(t *testing.T) {
 	_, w := place(t)
 	for _, unit := range []string{"(", "{ ", "$(", "`", "if ", "! ", "a;", "a|", "sudo ", "xargs ", "bash -c '", "*/", "{a,b}", "$x", "\"", "[[ ! ", "$((", "case x in x) "} {
-		text := strings.Repeat(unit, 60_000/len(unit))
+		text := strings.Repeat(unit, 20_000/len(unit))
 		shell.Texts(text)
 		shell.Dangerous(text)
 		if s, err := shell.Parse(text); err == nil && s.ReadOnly(w) {

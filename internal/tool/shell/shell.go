@@ -94,15 +94,25 @@ func (s *Script) ReadOnly(w *World) bool {
 	return clear(s.text) && k.file(s.file)
 }
 
-// InMemory reports whether every command of the script works inside the agent's
-// memory or only reads.
+// InMemory reports whether the script works on the agent's memory, and every
+// command of it does that, only reads, or waits or prints.
 func (s *Script) InMemory(w *World) bool {
 	if w.Memory == nil {
 		return false
 	}
-	k := &walker{w: w, freeCd: true, heredoc: true, write: w.memoryFile}
-	k.leaf = func(c *simple) bool { return readOnly(c) || inMemory(c) }
-	return clear(s.text) && k.file(s.file)
+	touched := false
+	k := &walker{w: w, freeCd: true, heredoc: true}
+	k.write = func(path string) bool {
+		ok := w.memoryFile(path)
+		touched = touched || ok
+		return ok
+	}
+	k.leaf = func(c *simple) bool {
+		ok, touches := inMemory(c)
+		touched = touched || touches
+		return ok || readOnly(c)
+	}
+	return clear(s.text) && k.file(s.file) && touched
 }
 
 // Allowed reports whether every command of the script is covered: by rule, which
@@ -114,7 +124,10 @@ func (s *Script) Allowed(w *World, harmless bool, rule func(text string) bool) b
 		k.write = w.memoryFile
 	}
 	k.leaf = func(c *simple) bool {
-		if harmless && (readOnly(c) || w.Memory != nil && inMemory(c)) {
+		if harmless && readOnly(c) {
+			return true
+		}
+		if ok, touches := inMemory(c); harmless && ok && (touches || !c.redirsOnlyRead()) {
 			return true
 		}
 		return slices.ContainsFunc(c.ruleTexts(), rule)
