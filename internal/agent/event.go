@@ -175,6 +175,14 @@ type (
 		Delay   time.Duration
 		Voided  []string
 	}
+	// Compacting: older messages are about to be summed up.
+	Compacting struct {
+		Trigger string // manual, context_window_limit, context_window_overflow
+		Tokens  int    // estimate of what the context takes
+		Window  int
+	}
+	// Compacted: the summary is stored; its message has the numbers.
+	Compacted struct{ Message *Message }
 	// StepFailed: the model call failed for good.
 	StepFailed struct {
 		Error      *Error
@@ -224,6 +232,8 @@ func (CallReturned) Kind() string    { return "call_returned" }
 func (ExternalCall) Kind() string    { return "external_call" }
 func (FileChanged) Kind() string     { return "file_changed" }
 func (Retrying) Kind() string        { return "retrying" }
+func (Compacting) Kind() string      { return "compacting" }
+func (Compacted) Kind() string       { return "compacted" }
 func (StepFailed) Kind() string      { return "step_failed" }
 func (Status) Kind() string          { return "status" }
 func (RunEnded) Kind() string        { return "run_ended" }

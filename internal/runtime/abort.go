@@ -49,6 +49,10 @@ func (a *actor) abort(pause bool, ack func()) {
 		a.addPartial(c, a.asking.cut(ErrAborted))
 		a.asking = nil
 	}
+	if a.compacting != nil {
+		a.compacting.cancel(ErrAborted)
+		a.compacting = nil
+	}
 	a.stopRetry()
 	if a.phase != nil && a.phase.cancel != nil {
 		a.phase.cancel(ErrAborted)

@@ -32,18 +32,22 @@ type actor struct {
 	waiting []*waiter
 	dropped []agent.RemovedItem // left the queue since it was last published
 
-	turn    *agent.Turn
-	run     *agent.Run
-	step    *agent.Step
-	calls   []*agent.ToolCall // of step
-	asking  *asking           // the model call in flight; nil = none
-	phase   *phase            // the tools that run; nil = none
-	retry   *time.Timer       // runs before the model is asked again
-	attempt int               // failed requests since the last answer
-	results int               // results so far in this step
-	usage   agent.Usage       // of the turn
-	runUse  agent.Usage       // of the run
-	runLen  int               // steps of the run
+	turn        *agent.Turn
+	run         *agent.Run
+	step        *agent.Step
+	calls       []*agent.ToolCall // of step
+	asking      *asking           // the model call in flight; nil = none
+	phase       *phase            // the tools that run; nil = none
+	retry       *time.Timer       // runs before the model is asked again
+	compacting  *compacting       // a summary that is being written; nil = none
+	compactions int               // for the current step
+	lastTokens  int               // what the provider counted for the last request and its answer; 0 = not known
+	lastSeq     int64             // the newest message that lastTokens counts
+	attempt     int               // failed requests since the last answer
+	results     int               // results so far in this step
+	usage       agent.Usage       // of the turn
+	runUse      agent.Usage       // of the run
+	runLen      int               // steps of the run
 
 	lastKeys, turnKeys map[string][]string // client ids by step, of the last and this turn
 
@@ -119,7 +123,16 @@ func (a *actor) stopping() bool { return a.m.wake.Err() != nil }
 
 // resting says that no worker is out and nothing is about to happen.
 func (a *actor) resting() bool {
-	return a.asking == nil && a.phase == nil && a.retry == nil && len(a.waiting) == 0
+	return a.asking == nil && a.compacting == nil && a.phase == nil && a.retry == nil && len(a.waiting) == 0
+}
+
+// stopCompacting gives up a summary that is being written.
+func (a *actor) stopCompacting(cause error) {
+	if c := a.compacting; c != nil {
+		a.compacting = nil
+		c.cancel(cause)
+		c.done(nil, errStopping())
+	}
 }
 
 // stopRetry forgets a retry that is due; the open step is in the journal.
@@ -139,6 +152,7 @@ func (a *actor) leave() {
 	if a.phase != nil && a.phase.cancel != nil {
 		a.phase.cancel(ErrShutdown)
 	}
+	a.stopCompacting(ErrShutdown)
 	a.stopRetry()
 	reason := a.dead
 	if reason == nil {

@@ -107,7 +107,7 @@ func (a *actor) submit(in *agent.Input, ack func(Receipt), reply chan<- submitte
 		reply <- submitted{err: errStopping()}
 		return
 	}
-	if a.turn == nil && len(a.waiting) == 0 {
+	if a.turn == nil && a.compacting == nil && len(a.waiting) == 0 {
 		a.unpause()
 		r, err := a.beginWith(in, ack)
 		reply <- submitted{r, err}
@@ -150,6 +150,9 @@ func (a *actor) busyError() error {
 	if a.turn != nil && a.turn.State == agent.TurnParked {
 		return &agent.Error{Code: agent.CodeParked, Ref: a.run.ID,
 			Message: "The conversation waits for the answer to an approval request"}
+	}
+	if a.turn == nil {
+		return agent.Errorf(agent.CodeBusy, "The conversation is being compacted")
 	}
 	e := &agent.Error{Code: agent.CodeBusy, Message: "Another turn of this conversation is running"}
 	if a.run != nil {

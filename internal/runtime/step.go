@@ -40,13 +40,21 @@ func (a *actor) ask() {
 	if a.stopping() {
 		return // the open step is in the journal
 	}
+	tools, err := a.toolDefs()
+	if err != nil {
+		a.fail(modelError(err), false)
+		return
+	}
+	if !a.fitOrCompact(tools) {
+		return
+	}
 	ctx, cancel := context.WithCancelCause(a.m.work)
 	w := &asking{a: a, step: a.step, cancel: cancel}
 	a.asking = w
 	a.emit(agent.StepStarted{N: a.step.N})
 	a.emitLoop(agent.LoopWaiting, a.snapshot().Steps, nil)
 	a.emitLoop(agent.LoopProcessing, nil, nil)
-	if err := a.prepare(ctx, w); err != nil {
+	if err := a.prepare(ctx, w, tools); err != nil {
 		cancel(nil)
 		a.asking = nil
 		a.fail(modelError(err), false)
@@ -60,19 +68,12 @@ func (a *actor) ask() {
 }
 
 // prepare resolves the model and builds the request.
-func (a *actor) prepare(ctx context.Context, w *asking) error {
-	handle := a.agent.Model
+func (a *actor) prepare(ctx context.Context, w *asking, tools []agent.ToolDef) error {
 	settings := a.agent.ModelSettings
-	if a.conv.Model != nil && *a.conv.Model != "" {
-		handle = *a.conv.Model
-	}
 	if len(a.conv.ModelSettings) > 0 {
 		settings = a.conv.ModelSettings
 	}
-	if a.turn.Options.Model != "" {
-		handle = a.turn.Options.Model
-	}
-	model, info, err := a.m.cfg.Models.Resolve(ctx, handle)
+	model, info, err := a.m.cfg.Models.Resolve(ctx, a.modelHandle())
 	if err != nil {
 		return err
 	}
@@ -80,9 +81,33 @@ func (a *actor) prepare(ctx context.Context, w *asking) error {
 	if a.turn.Options.System != nil {
 		system = *a.turn.Options.System
 	}
+	a.step.Model = info.Handle
+	w.model = model
+	w.req = &llm.Request{
+		Model: info.Name, System: system, Messages: prompt.Window(a.history), Tools: tools,
+		MaxOutput: maxOutput(settings, info), Settings: settings, CacheKey: a.conv.ID,
+	}
+	w.started = a.snapshot()
+	w.started.Loop, w.started.Steps = agent.LoopProcessing, []string{a.step.ID}
+	return nil
+}
+
+// modelHandle is the model of the next request.
+func (a *actor) modelHandle() string {
+	if a.turn != nil && a.turn.Options.Model != "" {
+		return a.turn.Options.Model
+	}
+	if a.conv.Model != nil && *a.conv.Model != "" {
+		return *a.conv.Model
+	}
+	return a.agent.Model
+}
+
+// toolDefs describes the turn's tools to the model, and tells watchers of them.
+func (a *actor) toolDefs() ([]agent.ToolDef, error) {
 	tools, err := a.tools()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defs := make([]agent.ToolDef, 0, len(tools))
 	names := make([]string, 0, len(tools))
@@ -91,15 +116,7 @@ func (a *actor) prepare(ctx context.Context, w *asking) error {
 		names = append(names, t.Def.Name)
 	}
 	a.noteTools(names)
-	a.step.Model = info.Handle
-	w.model = model
-	w.req = &llm.Request{
-		Model: info.Name, System: system, Messages: prompt.Window(a.history), Tools: defs,
-		MaxOutput: maxOutput(settings, info), Settings: settings, CacheKey: a.conv.ID,
-	}
-	w.started = a.snapshot()
-	w.started.Loop, w.started.Steps = agent.LoopProcessing, []string{a.step.ID}
-	return nil
+	return defs, nil
 }
 
 // run asks the model and gathers the answer.
@@ -229,7 +246,10 @@ func (a *actor) answered(w *asking) {
 		a.askFailed(w)
 		return
 	}
-	a.attempt = 0
+	a.attempt, a.compactions = 0, 0
+	if w.usage.Reported {
+		a.lastTokens, a.lastSeq = w.usage.Total(), a.seq+1 // the answer is counted in
+	}
 	a.step.Usage = w.usage
 	a.usage, a.runUse = a.usage.Add(w.usage), a.runUse.Add(w.usage)
 	a.runLen++
@@ -268,6 +288,11 @@ func (a *actor) emitAnswer(msg *agent.Message) {
 func (a *actor) askFailed(w *asking) {
 	if errors.Is(w.err, ErrShutdown) || a.stopping() {
 		return // the open step is in the journal
+	}
+	var overflow *llm.Error
+	if errors.As(w.err, &overflow) && overflow.Overflow && a.compactions < maxCompactions && !w.first {
+		a.compactThenAsk(TriggerOverflow, modelError(w.err))
+		return
 	}
 	a.attempt++
 	delay, again := llm.RetryDelay(w.err, a.attempt)

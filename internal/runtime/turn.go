@@ -245,7 +245,7 @@ func (a *actor) notice(c *store.Change, text string) {
 // next begins the turn that is due when the conversation is free: the oldest of
 // the queued and the waiting inputs.
 func (a *actor) next() {
-	if a.dead != nil || a.turn != nil || a.stopping() {
+	if a.dead != nil || a.turn != nil || a.compacting != nil || a.stopping() {
 		return
 	}
 	batch := a.batch()

@@ -29,7 +29,7 @@ func TestTextTurn(t *testing.T) {
 	}
 	want := []string{
 		"input_joined", "turn_started", "SENDING_API_REQUEST", "device_changed", "step_started",
-		"WAITING_FOR_API_RESPONSE", "PROCESSING_API_RESPONSE", "device_changed", "PROCESSING_API_RESPONSE",
+		"WAITING_FOR_API_RESPONSE", "PROCESSING_API_RESPONSE",
 		"reasoning_delta", "text_delta", "answer_stored", "WAITING_ON_INPUT", "device_changed",
 		"run_ended", "turn_finished",
 	}
