@@ -98,8 +98,8 @@ func (m *Memory) create(ctx context.Context, dir string, in commitInput) (string
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make memory repository: %w", err)
 	}
-	for _, d := range []string{gitDir, filepath.Join(gitDir, "objects"), filepath.Join(gitDir, "refs")} {
-		if err := syncDir(d); err != nil {
+	for _, name := range []string{"HEAD", "config", "objects", "refs", "."} {
+		if err := syncPath(filepath.Join(gitDir, name)); err != nil {
 			return "", err
 		}
 	}
@@ -107,7 +107,7 @@ func (m *Memory) create(ctx context.Context, dir string, in commitInput) (string
 		return "", fmt.Errorf("make memory repository: %w", err)
 	}
 	for _, d := range []string{dir, filepath.Dir(dir), m.root, filepath.Dir(m.root)} {
-		if err := syncDir(d); err != nil {
+		if err := syncPath(d); err != nil {
 			return "", err
 		}
 	}
@@ -136,10 +136,7 @@ func writeConfig(gitDir string, in commitInput) error {
 [letta]
 	agentId = %s
 `, quote(in.author.Name), quote(in.agentID+"@letta.com"), in.agentID)
-	if err != nil {
-		return err
-	}
-	return f.Sync()
+	return err
 }
 
 // importInto makes the commit in a repository that exists.
@@ -225,15 +222,16 @@ func (in commitInput) stream(now time.Time) []byte {
 // that name them. Objects first, so that no ref can outlive its objects.
 func syncCommit(gitDir string) error {
 	for _, d := range []string{"objects/pack", "refs/heads"} {
-		if err := syncDir(filepath.Join(gitDir, d)); err != nil {
+		if err := syncPath(filepath.Join(gitDir, d)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// syncPath flushes a file or directory.
+func syncPath(path string) error {
+	d, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("flush memory: %w", err)
 	}
