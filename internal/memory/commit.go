@@ -88,7 +88,7 @@ func (m *Memory) create(ctx context.Context, dir string, in commitInput) (string
 		return "", fmt.Errorf("make memory repository: %w", err)
 	}
 	gitDir := filepath.Join(staging, ".git")
-	if err := writeConfig(gitDir, in); err != nil {
+	if err := m.writeConfig(gitDir, in.agentID); err != nil {
 		return "", fmt.Errorf("make memory repository: %w", err)
 	}
 	commit, err := m.importInto(ctx, staging, in)
@@ -116,13 +116,14 @@ func (m *Memory) create(ctx context.Context, dir string, in commitInput) (string
 
 // writeConfig adds what the agent's own git needs to know (spec/harness.md
 // section 4.1).
-func writeConfig(gitDir string, in commitInput) error {
+func (m *Memory) writeConfig(gitDir, agentID string) error {
 	f, err := os.OpenFile(filepath.Join(gitDir, "config"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace
+	self := m.authorOf(Author{}, agentID)
 	_, err = fmt.Fprintf(f, `[core]
 	fsync = all
 	hooksPath = /dev/null
@@ -135,7 +136,7 @@ func writeConfig(gitDir string, in commitInput) error {
 	email = "%s"
 [letta]
 	agentId = %s
-`, quote(in.author.Name), quote(in.agentID+"@letta.com"), in.agentID)
+`, quote(self.Name), quote(self.Email), agentID)
 	return err
 }
 
@@ -150,7 +151,10 @@ func (m *Memory) importInto(ctx context.Context, dir string, in commitInput) (st
 	if err != nil && noted {
 		clearPending(gitDir) // nothing was committed
 	}
-	return commit, err
+	if err != nil {
+		return "", err
+	}
+	return commit, syncCommit(gitDir)
 }
 
 // fastImport hands the commit to git, again while others hold the branch.
@@ -166,7 +170,7 @@ func (m *Memory) fastImport(ctx context.Context, dir string, in commitInput) (st
 		})
 		made := strings.TrimSpace(string(out))
 		if err == nil && isSHA(made) {
-			return made, syncCommit(gitDir)
+			return made, nil
 		}
 		if err == nil {
 			err = fmt.Errorf("git fast-import named no commit")
@@ -176,7 +180,11 @@ func (m *Memory) fastImport(ctx context.Context, dir string, in commitInput) (st
 		if refErr != nil {
 			return "", refErr
 		}
-		if now != in.parent {
+		switch now {
+		case in.parent:
+		case made:
+			return made, nil // it came to its end, but not in time
+		default:
 			return "", errMoved
 		}
 		if time.Now().After(deadline) || !m.awaitLocks(gitDir) {

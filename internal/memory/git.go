@@ -86,7 +86,7 @@ func (g *git) command(ctx context.Context, c gitCall) *exec.Cmd {
 	return cmd
 }
 
-// run runs a command to its end and returns what it printed.
+// run runs a command to its end and returns what it printed, with an error too.
 func (g *git) run(ctx context.Context, c gitCall) ([]byte, error) {
 	if c.timeout == 0 {
 		c.timeout = gitTimeout
@@ -102,7 +102,7 @@ func (g *git) run(ctx context.Context, c gitCall) ([]byte, error) {
 	cmd := g.command(ctx, c)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, out, stderr
 	if err := cmd.Run(); err != nil {
-		return nil, g.failed(ctx, c, err, stderr.buf.Bytes())
+		return out.buf.Bytes(), g.failed(ctx, c, err, stderr.buf.Bytes())
 	}
 	if out.full {
 		return nil, agent.Errorf(agent.CodeTooLarge, "the answer of git %s is larger than %d MiB", c.args[0], gitMaxOutput>>20)
