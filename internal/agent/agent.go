@@ -43,7 +43,13 @@ type Agent struct {
 	Metadata      json.RawMessage // REST only; nil = never set
 	// Toolset is what conversations of this agent start with: "auto" for agents
 	// made over the App Server, "none" for those made over REST.
-	Toolset   string
+	Toolset string
+	// Tools are the names of the tools attached to it over REST, in order, and
+	// ToolRules the rules for them as they were given (spec/rest.md section 11.1).
+	Tools     []string
+	ToolRules json.RawMessage // JSON array; nil = none
+	// Extra holds what only REST knows and shows again, a JSON object; nil = none.
+	Extra     json.RawMessage
 	ForeignID string // id in the system it was imported from
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -64,6 +70,7 @@ type Conversation struct {
 	Model         *string         // overrides the agent's
 	ModelSettings json.RawMessage // nil = never set
 	ContextLimit  int             // tokens; 0 = the agent's
+	Description   *string         // REST only
 	ForeignID     string
 
 	Mode    Mode   // "" = the server's default

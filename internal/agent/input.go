@@ -69,6 +69,8 @@ type Input struct {
 	OnOrphan OnOrphan
 	// Logged stores the events of its runs (REST background and async).
 	Logged bool
+	// Run says what the run that it begins shall be; zero = nothing special.
+	Run RunSpec
 	// Ephemeral turns leave nothing behind: their journal is in memory.
 	Ephemeral bool
 	// Origin is the connection that sent it; it means nothing after a restart.
@@ -79,6 +81,14 @@ type Input struct {
 	Started   bool
 	TurnID    string // the turn that took it
 	CreatedAt time.Time
+}
+
+// A RunSpec is what a door wants of a run that it starts and follows.
+type RunSpec struct {
+	ID         string          `json:"id,omitempty"` // given beforehand; "" = the runtime makes it
+	Background bool            `json:"background,omitempty"`
+	Request    json.RawMessage `json:"request,omitempty"`  // options of the send, as the door wants to find them again
+	Callback   string          `json:"callback,omitempty"` // URL to be told of the end
 }
 
 // An InputMessage is one message of an input.

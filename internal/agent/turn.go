@@ -59,10 +59,14 @@ type Run struct {
 	TurnID         string
 	AgentID        string
 	ConversationID string
+	Door           Door
+	Spec           RunSpec // as the door wanted it; its ID is empty
 	Ended          bool
 	StopReason     StopReason // "" while it goes on
 	Error          *Error
-	StartedAt      time.Time
+	CreatedAt      time.Time
+	StartedAt      time.Time // zero = its input still waits in the queue
+	FirstTokenAt   time.Time // zero = none came
 	EndedAt        time.Time
 }
 
@@ -93,6 +97,7 @@ type Step struct {
 	Model      string
 	StopReason StopReason
 	Usage      Usage
+	Error      *Error // of a step that failed
 	// ClientKeys are the client's ids of the inputs that this step answers.
 	ClientKeys []string
 	StartedAt  time.Time
