@@ -119,12 +119,32 @@ func (k *call) fail(err error, data any) {
 		return
 	}
 	if data == nil {
-		if info, _ := protocol.Lookup(k.frame.Type); info.NewResponse != nil {
-			data = info.NewResponse()
-		}
+		data = k.emptyResponse()
 	}
 	body, err := protocol.AppendFailure(nil, typ, k.frame.RequestID, e.Message, data)
 	k.reply(body, err)
+}
+
+// emptyResponse is the failed response of a command that was not run.
+func (k *call) emptyResponse() any {
+	var rt protocol.Runtime
+	if k.frame.Runtime != nil {
+		rt = *k.frame.Runtime
+	}
+	info, _ := protocol.Lookup(k.frame.Type)
+	if info.NewResponse == nil {
+		return nil
+	}
+	resp := info.NewResponse()
+	switch r := resp.(type) {
+	case *protocol.SyncResponse:
+		r.Runtime = rt
+	case *protocol.AbortMessageResponse:
+		r.Runtime = rt
+	case *protocol.ResumeQueueResponse:
+		r.Runtime = rt
+	}
+	return resp
 }
 
 // public turns an error into what clients may see.

@@ -247,7 +247,7 @@ func removeQueued(ctx context.Context, k *call, cmd *protocol.RemoveQueueItem) (
 	if k.sub == nil {
 		return resp, k.unknown
 	}
-	found, err := k.door.rt.RemoveQueued(ctx, k.sub.feed.scope, cmd.ItemID, func(found bool) {
+	_, err := k.door.rt.RemoveQueued(ctx, k.sub.feed.scope, cmd.ItemID, func(found bool) {
 		if found {
 			k.ok(resp)
 			return
@@ -258,25 +258,7 @@ func removeQueued(ctx context.Context, k *call, cmd *protocol.RemoveQueueItem) (
 			ItemID  string `json:"item_id"`
 		}{false, cmd.ItemID}))
 	})
-	if err != nil || found {
-		return resp, err
-	}
-	return resp, k.sendQueue(ctx)
-}
-
-// sendQueue sends the queue to the sender alone.
-func (k *call) sendQueue(ctx context.Context) error {
-	replay := k.sub.hold()
-	defer replay(nil)
-	state, err := k.door.rt.Status(ctx, k.sub.feed.scope)
-	if err != nil {
-		return err
-	}
-	fr, err := k.sub.feed.frame(queueUpdate(state.Queue, nil), agent.NewUUID())
-	if err == nil {
-		replay([]*frame{fr})
-	}
-	return err
+	return resp, err
 }
 
 // resumeQueue releases what an abort has paused.

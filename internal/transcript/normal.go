@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mneme/protocol"
@@ -30,6 +31,8 @@ var (
 	epochRE = regexp.MustCompile(`\b1[5-9]\d{11}\b`)
 	shaRE   = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
 	placeRE = regexp.MustCompile(`<[a-z-]+(:\d+)?>`)
+	runsRE  = regexp.MustCompile(`"client_message_ids_by_run_id":\{("[^}]*)\}`)
+	runRE   = regexp.MustCompile(`"<step:(\d+)>":\[[^\]]*\]`)
 	tailRE  = regexp.MustCompile(`,"event_seq":\d+,"emitted_at":"[^"]*","idempotency_key":"[^"]*"}$`)
 )
 
@@ -42,7 +45,21 @@ func (n *normalizer) frame(data string) string {
 	})
 	data = timeRE.ReplaceAllString(data, "<time>")
 	data = epochRE.ReplaceAllString(data, `"<time>"`)
-	return shaRE.ReplaceAllStringFunc(data, func(sha string) string { return n.name("sha", sha) })
+	data = shaRE.ReplaceAllStringFunc(data, func(sha string) string { return n.name("sha", sha) })
+	return runsRE.ReplaceAllStringFunc(data, sortRuns)
+}
+
+// sortRuns brings the keys of client_message_ids_by_run_id, which are sorted by
+// random ids, into the order of their placeholders.
+func sortRuns(object string) string {
+	number := func(entry string) int {
+		n, _ := strconv.Atoi(runRE.FindStringSubmatch(entry)[1])
+		return n
+	}
+	entries := runRE.FindAllString(object, -1)
+	slices.SortFunc(entries, func(a, b string) int { return number(a) - number(b) })
+	head, _, _ := strings.Cut(object, "{")
+	return head + "{" + strings.Join(entries, ",") + "}"
 }
 
 func (n *normalizer) name(kind, value string) string {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
@@ -42,7 +41,7 @@ func Play(t *testing.T, path string, update bool) {
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	p.server = Start(t, model, Options{OrphanGrace: 50 * time.Millisecond})
+	p.server = Start(t, model, Options{})
 	p.normal = newNormalizer(p.server.Dir)
 	want := string(archive.Files[frames].Data)
 	got := p.play(want)
