@@ -200,6 +200,13 @@ func (c *conn) drop() { c.net.Close() }
 // send queues frames for this connection.
 func (c *conn) send(frames ...*frame) {
 	if c.out.push(frames...) {
+		c.tooSlow()
+	}
+}
+
+// tooSlow ends a connection that does not read what it subscribed to.
+func (c *conn) tooSlow() {
+	if c.out.end(closing{code: int(websocket.StatusTryAgainLater), reason: "client reads too slowly", drop: true}) {
 		c.door.log.Warn("connection reads too slowly and is closed", "conn", c.id)
 		// The write loop may be stuck in a frame that the client does not take.
 		time.AfterFunc(closeGrace, c.drop)

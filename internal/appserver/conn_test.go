@@ -13,6 +13,7 @@ import (
 	goruntime "runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mneme/internal/agent"
+	"mneme/internal/appserver"
 	"mneme/internal/auth"
 	"mneme/internal/llm/fake"
 	"mneme/internal/roster"
@@ -499,5 +501,110 @@ func TestOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, syncs); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A panic is the failure of its command only.
+func TestPanicIsAnswered(t *testing.T) {
+	s := transcript.Start(t, fake.New(), transcript.Options{})
+	boom := func() { panic("boom") }
+	for _, name := range []string{"app_server_info", "agent_list", "external_tool_call_response"} {
+		s.Door.SetHandler(name, boom)
+	}
+	p := dial(t, s)
+	p.send(`{"type":"app_server_info","request_id":"1"}`)
+	p.send(`{"type":"external_tool_call_response","request_id":"2","error":"x"}`)
+	p.send(`{"type":"agent_list","request_id":"3"}`)
+	for _, want := range []string{
+		`{"type":"app_server_info_response","request_id":"1","success":false,"error":"Internal error`,
+		`{"type":"error","code":"internal","error":"Internal error`,
+		`{"type":"agent_list_response","request_id":"3","success":false,"error":"Internal error`,
+	} {
+		if got, err := p.read(); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("got %s, %v\nwant %s", got, err, want)
+		}
+	}
+}
+
+func TestDetachedCommandsAreBounded(t *testing.T) {
+	s := transcript.Start(t, fake.New(), transcript.Options{})
+	const commands = 3 * appserver.MaxDetached
+	var running, most atomic.Int32
+	entered, leave := make(chan struct{}, commands), make(chan struct{})
+	s.Door.SetHandler("agent_list", func() {
+		most.Store(max(most.Load(), running.Add(1)))
+		entered <- struct{}{}
+		<-leave
+		running.Add(-1)
+	})
+	p := dial(t, s)
+	for n := range commands {
+		p.send(fmt.Sprintf(`{"type":"agent_list","request_id":"%d"}`, n))
+	}
+	for n := range commands {
+		<-entered
+		if n >= appserver.MaxDetached-1 {
+			leave <- struct{}{}
+		}
+	}
+	close(leave)
+	for range commands {
+		p.until("agent_list_response")
+	}
+	if n := most.Load(); n != appserver.MaxDetached {
+		t.Errorf("%d commands ran side by side, want %d", n, appserver.MaxDetached)
+	}
+}
+
+// A turn that nobody watches any more is cancelled, unless it asked not to be.
+func TestOrphanedTurn(t *testing.T) {
+	tests := []struct {
+		name, keep string
+		want       agent.StopReason
+	}{
+		{"cancelled", "", agent.StopCancelled},
+		{"kept", `,"keep_running":true`, agent.StopEndTurn},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			open := make(chan struct{})
+			model := fake.New(fake.Answer{fake.Gate(open), fake.Text("done")})
+			s := transcript.Start(t, model, transcript.Options{OrphanGrace: time.Millisecond})
+			scope, rt := start(t, s)
+			p := dial(t, s)
+			p.send(`{"type":"input","request_id":"i","runtime":` + rt +
+				`,"payload":{"kind":"create_message","messages":[{"role":"user","content":"hi"}]` + tt.keep + `}}`)
+			var ack struct {
+				Turn string `json:"turn_id"`
+			}
+			if err := json.Unmarshal([]byte(p.until("input_accepted")), &ack); err != nil {
+				t.Fatal(err)
+			}
+			p.ws.CloseNow()
+			if tt.keep != "" {
+				close(open)
+			}
+			deadline := time.Now().Add(patience)
+			for {
+				state, err := s.Runtime.Status(t.Context(), scope)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !state.Processing {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the turn goes on")
+				}
+				time.Sleep(time.Millisecond)
+			}
+			turn, err := s.Store.Turn(t.Context(), ack.Turn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if turn.StopReason != tt.want {
+				t.Errorf("the turn ended with %q, want %q", turn.StopReason, tt.want)
+			}
+		})
 	}
 }

@@ -89,7 +89,9 @@ func (f *feed) callTool(p agent.ExternalCall) {
 func (s *subscription) deliver(frames []*frame) {
 	for _, fr := range frames {
 		switch {
-		case s.replays > 0 && s.heldLen < overflowAt:
+		case s.replays > 0 && s.heldLen >= overflowAt:
+			s.conn.tooSlow()
+		case s.replays > 0:
 			s.held = append(s.held, fr)
 			s.heldLen += fr.cost()
 		case !s.repeats(fr):

@@ -65,8 +65,8 @@ func newOutbox() *outbox {
 	return &outbox{wake: make(chan struct{}, 1), squeeze: coalesceAt}
 }
 
-// push queues frames. It never blocks. overflow is true once: when the frames
-// that waited already are too many, so that the connection must go.
+// push queues frames. It never blocks. overflow is true when the frames that
+// waited already are too many, so that the connection must go.
 func (o *outbox) push(frames ...*frame) (overflow bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +80,6 @@ func (o *outbox) push(frames ...*frame) (overflow bool) {
 		// One frame may be larger than the limit; what counts is what the client
 		// has left unread before it.
 		if o.bytes >= overflowAt {
-			o.endLocked(closing{code: 1013, reason: "client reads too slowly", drop: true})
 			return true
 		}
 		o.queue = append(o.queue, f)
@@ -127,20 +126,19 @@ func (o *outbox) askPing() {
 }
 
 // end has the write loop close the connection, after what waits unless c.drop.
-func (o *outbox) end(c closing) {
+// It returns false if the connection was being closed in that way already.
+func (o *outbox) end(c closing) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.endLocked(c)
-}
-
-func (o *outbox) endLocked(c closing) {
-	if o.closing == nil || c.drop && !o.closing.drop {
-		o.closing = &c
+	if o.done || o.closing != nil && (o.closing.drop || !c.drop) {
+		return false
 	}
+	o.closing = &c
 	if c.drop {
 		o.queue, o.head, o.bytes = nil, 0, o.writing
 	}
 	o.signal()
+	return true
 }
 
 // stop drops everything: nobody writes any more.

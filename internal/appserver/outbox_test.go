@@ -125,12 +125,15 @@ func TestOutboxOverflow(t *testing.T) {
 	if pushed != 16 {
 		t.Errorf("overflow after %d MiB, want 16", pushed)
 	}
+	if !o.end(closing{code: 1013, drop: true}) || o.end(closing{code: 1013, drop: true}) || o.end(closing{code: 1001}) {
+		t.Error("end does not say whether it ends")
+	}
 	f1, _, end := o.next()
-	if f1 != nil || end == nil || end.code != 1013 || !end.drop {
+	if f1 != nil || end == nil || end.code != 1013 {
 		t.Errorf("next after overflow: frame %v, closing %+v", f1, end)
 	}
 	if o.push(big) {
-		t.Error("overflow is reported twice")
+		t.Error("a closing outbox takes frames")
 	}
 	if n := o.waiting(); n != 0 {
 		t.Errorf("%d bytes are kept", n)
