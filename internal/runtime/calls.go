@@ -64,11 +64,14 @@ func (a *actor) classify(calls []*agent.ToolCall) {
 	}
 	env := a.env()
 	now := time.Now()
-	for _, call := range calls {
+	for i, call := range calls {
 		t := tool.Find(tools, call.Name)
 		d := tool.Decide(t, &tool.Call{ID: call.ID, Name: call.Name, Input: call.Input, Env: env})
 		if d.Verdict == tool.Ask && a.denies() {
 			d = tool.Decision{Verdict: tool.Deny, Reason: "Permission denied: nobody is there to approve this call"}
+		}
+		if why := a.overused(call.Name, calls[:i]); why != "" {
+			d = tool.Decision{Verdict: tool.Deny, Reason: why}
 		}
 		call.Auto = true
 		switch {
@@ -182,12 +185,7 @@ func (a *actor) answer(callID string, ans Answer, ack func()) error {
 	}
 	pending := a.pending()
 	if len(pending) == 0 {
-		a.turn.State = agent.TurnRunning
-		c.Turns = []*agent.Turn{a.turn}
-		a.newRun(c)
-		if a.turn.Logged {
-			a.log.start(a.run.ID, 0)
-		}
+		a.unpark(c, agent.RunSpec{})
 	}
 	if err := a.commit(c); err != nil {
 		return err

@@ -108,7 +108,8 @@ func TestApprovalSurvivesARestart(t *testing.T) {
 	if n := c.runs.Load(); n != 1 {
 		t.Errorf("the tool ran %d times", n)
 	}
-	want := []string{"user: go", `assistant: may I?[Count {"n":1}]`, "tool: counted", "assistant: done"}
+	want := []string{"user: go", `assistant: may I?[Count {"n":1}]`,
+		`approval: {"approvals":[{"type":"approval","tool_call_id":"call_1_1","approve":true}]}`, "tool: counted", "assistant: done"}
 	if diff := cmp.Diff(want, r.history()); diff != "" {
 		t.Error(diff)
 	}
@@ -138,7 +139,10 @@ func TestApprovalsAreAskedOneByOne(t *testing.T) {
 	}
 	r.finished(1)
 	// Completion order for the model: what was allowed first, denials last.
-	want := []string{"user: go", "assistant: [Count {}][Count {}]", "tool: counted", "tool: not this one", "assistant: done"}
+	want := []string{"user: go", "assistant: [Count {}][Count {}]",
+		`approval: {"approvals":[{"type":"approval","tool_call_id":"c1","approve":false,"reason":"not this one"},` +
+			`{"type":"approval","tool_call_id":"c2","approve":true}]}`,
+		"tool: counted", "tool: not this one", "assistant: done"}
 	if diff := cmp.Diff(want, r.history()); diff != "" {
 		t.Error(diff)
 	}
@@ -253,7 +257,9 @@ func TestClientToolWaitsForItsResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.finished(1)
-	want := []string{"user: look", "assistant: [Screen {}]", "tool: a cat", "assistant: seen"}
+	want := []string{"user: look", "assistant: [Screen {}]",
+		`approval: {"approvals":[{"type":"tool","tool_call_id":"c1","tool_return":"a cat","status":"success"}]}`,
+		"tool: a cat", "assistant: seen"}
 	if diff := cmp.Diff(want, r.history()); diff != "" {
 		t.Error(diff)
 	}

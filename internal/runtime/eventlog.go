@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ func (l *eventLog) emit(ev *agent.Event) {
 	case agent.LoopChanged, agent.DeviceChanged, agent.QueueChanged:
 		// States of the moment: a log of them has no use.
 	default:
-		if data, err := json.Marshal(ev.Payload); err == nil {
+		if data, err := encodeEvent(ev); err == nil {
 			l.seq++
 			le.row = store.RunEvent{
 				RunID: l.run, Seq: l.seq, Kind: ev.Payload.Kind(), Data: data,
@@ -99,4 +100,74 @@ func (a *actor) flushLog() {
 	if n > 0 {
 		a.commit(&store.Change{})
 	}
+}
+
+// record is an event as the log keeps it.
+type record struct {
+	TurnID    string          `json:"turn_id,omitempty"`
+	RunID     string          `json:"run_id,omitempty"`
+	StepID    string          `json:"step_id,omitempty"`
+	MessageID string          `json:"message_id,omitempty"`
+	At        time.Time       `json:"at"`
+	Payload   json.RawMessage `json:"payload"`
+}
+
+func encodeEvent(ev *agent.Event) ([]byte, error) {
+	payload, err := json.Marshal(ev.Payload)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(record{ev.TurnID, ev.RunID, ev.StepID, ev.MessageID, ev.At, payload})
+}
+
+// DecodeEvent gives an event of a run's log back. Its Scope and N are not kept.
+func DecodeEvent(row store.RunEvent) (*agent.Event, error) {
+	var r record
+	if err := json.Unmarshal(row.Data, &r); err != nil {
+		return nil, fmt.Errorf("read entry %d of run %s: %w", row.Seq, row.RunID, err)
+	}
+	decode, known := payloads[row.Kind]
+	if !known {
+		return nil, fmt.Errorf("read entry %d of run %s: unknown kind %q", row.Seq, row.RunID, row.Kind)
+	}
+	p, err := decode(r.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("read entry %d of run %s: %w", row.Seq, row.RunID, err)
+	}
+	return &agent.Event{
+		TurnID: r.TurnID, RunID: r.RunID, StepID: r.StepID, MessageID: r.MessageID, At: r.At, Payload: p,
+	}, nil
+}
+
+// payloads read what a log can hold, by kind.
+var payloads = map[string]func([]byte) (agent.Payload, error){
+	"turn_started":     payload[agent.TurnStarted],
+	"input_joined":     payload[agent.InputJoined],
+	"step_started":     payload[agent.StepStarted],
+	"text_delta":       payload[agent.TextDelta],
+	"reasoning_delta":  payload[agent.ReasoningDelta],
+	"call_made":        payload[agent.CallMade],
+	"answer_stored":    payload[agent.AnswerStored],
+	"calls_classified": payload[agent.CallsClassified],
+	"call_asked":       payload[agent.CallAsked],
+	"call_settled":     payload[agent.CallSettled],
+	"call_running":     payload[agent.CallRunning],
+	"call_output":      payload[agent.CallOutput],
+	"call_ended":       payload[agent.CallEnded],
+	"call_returned":    payload[agent.CallReturned],
+	"external_call":    payload[agent.ExternalCall],
+	"file_changed":     payload[agent.FileChanged],
+	"retrying":         payload[agent.Retrying],
+	"compacting":       payload[agent.Compacting],
+	"compacted":        payload[agent.Compacted],
+	"step_failed":      payload[agent.StepFailed],
+	"status":           payload[agent.Status],
+	"run_ended":        payload[agent.RunEnded],
+	"turn_finished":    payload[agent.TurnFinished],
+}
+
+func payload[T agent.Payload](data []byte) (agent.Payload, error) {
+	var p T
+	err := json.Unmarshal(data, &p)
+	return p, err
 }

@@ -18,8 +18,10 @@ type Receipt struct {
 	Started   bool // its turn began; else it is queued
 	Duplicate bool // the key was known: this is the original's receipt
 	TurnID    string
-	RunID     string // set if started just now
-	StepID    string
+	// RunID is the run that takes the input: begun just now, or, of a repeated
+	// key or a queued input, the one that took it or was given to it; "" = none yet.
+	RunID  string
+	StepID string // set if started just now
 }
 
 // A waiter is an input that is not stored until it starts (agent.BusyWait).
@@ -75,6 +77,9 @@ func prepare(in *agent.Input) error {
 	in.IfBusy = orDefault(in.IfBusy, agent.BusyQueue)
 	in.OnOrphan = orDefault(in.OnOrphan, agent.OrphanKeep)
 	in.CreatedAt = time.Now()
+	if in.Run.ID == "" && (in.Run.Background || len(in.Run.Request) > 0 || in.Run.Callback != "") {
+		in.Run.ID = agent.NewID("run")
+	}
 	for i := range in.Messages {
 		msg := &in.Messages[i]
 		if msg.Role != agent.RoleUser && msg.Role != agent.RoleSystem && msg.Role != agent.RoleNotice {
@@ -143,7 +148,8 @@ func (a *actor) known(in *agent.Input) (*Receipt, error) {
 			Message: "This client_message_id was used before with other content; use a new one",
 		}
 	}
-	return &Receipt{InputID: old.ID, Started: old.Started, Duplicate: true, TurnID: old.TurnID}, nil
+	r := &Receipt{InputID: old.ID, Started: old.Started, Duplicate: true, TurnID: old.TurnID, RunID: old.Run.ID}
+	return r, nil
 }
 
 func (a *actor) busyError() error {
@@ -188,14 +194,28 @@ func (a *actor) enqueue(in *agent.Input, ack func(Receipt)) (Receipt, error) {
 		return Receipt{}, agent.Errorf(agent.CodeQueueFull, "Input was rejected by the queue")
 	}
 	in.State = agent.InputQueued
-	if err := a.commit(&store.Change{Inputs: []*agent.Input{in}}); err != nil {
+	c := &store.Change{Inputs: []*agent.Input{in}}
+	if in.Run.ID != "" {
+		c.Runs = []*agent.Run{a.runFor(in)} // it can be looked at while it waits
+	}
+	if err := a.commit(c); err != nil {
 		return Receipt{}, err
 	}
 	a.queue = append(a.queue, in)
-	r := Receipt{InputID: in.ID}
+	r := Receipt{InputID: in.ID, RunID: in.Run.ID}
 	ack(r)
 	a.emitQueue()
 	return r, nil
+}
+
+// runFor is the run of an input that waits for its turn.
+func (a *actor) runFor(in *agent.Input) *agent.Run {
+	spec := in.Run
+	spec.ID = ""
+	return &agent.Run{
+		ID: in.Run.ID, AgentID: a.agent.ID, ConversationID: a.conv.ID, Door: in.Door, Spec: spec,
+		CreatedAt: in.CreatedAt,
+	}
 }
 
 // emitQueue publishes the queue and what left it since the last time.
@@ -306,6 +326,11 @@ func (a *actor) cancelQueued(ins []*agent.Input) error {
 		gone := *in
 		gone.State = agent.InputCancelled
 		c.Inputs = append(c.Inputs, &gone)
+		if in.Run.ID != "" {
+			run := a.runFor(in)
+			run.Ended, run.StopReason, run.EndedAt = true, agent.StopCancelled, time.Now()
+			c.Runs = append(c.Runs, run)
+		}
 		a.dropped = append(a.dropped, agent.RemovedItem{ClientKey: inputKey(in), Disposition: "cancelled"})
 	}
 	if err := a.commit(c); err != nil {

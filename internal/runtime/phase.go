@@ -178,14 +178,17 @@ func (a *actor) finishPhase(p *phase, c *store.Change) {
 		a.end(ending{stop: agent.StopMaxSteps, change: c, before: func() { a.emitResults(p) }})
 		return
 	}
+	if a.exits(p.calls) {
+		c.Steps = append(c.Steps, a.step)
+		a.end(ending{stop: agent.StopToolRule, change: c, before: func() { a.emitResults(p) }})
+		return
+	}
 	done := a.step
 	var joined []joinedMessage
 	keys := done.ClientKeys
-	if a.turn.Mergeable {
-		if ins := a.joinable(); len(ins) > 0 {
-			joined = a.join(ins, c)
-			keys = append(slices.Clone(keys), keysOf(ins)...)
-		}
+	if ins := a.joinable(); len(ins) > 0 {
+		joined = a.join(ins, c)
+		keys = append(slices.Clone(keys), keysOf(ins)...)
 	}
 	if err := a.refreshPrompt(c); err != nil {
 		a.m.log.Warn("memory notice skipped", "conversation", a.scope.ConversationID, "err", err)
@@ -208,11 +211,13 @@ func (a *actor) finishPhase(p *phase, c *store.Change) {
 	a.ask()
 }
 
-// joinable is what of the queue may join the running turn.
+// joinable is what of the queue may join the running turn: what came with the
+// answers to its calls, and, where the turn allows it, other inputs.
 func (a *actor) joinable() []*agent.Input {
 	var ins []*agent.Input
 	for _, in := range a.queue {
-		if in.Paused || !mergeable(in) {
+		mine := in.Kind == kindFollowUp && in.TurnID == a.turn.ID
+		if !mine && (!a.turn.Mergeable || in.Paused || !mergeable(in)) {
 			break
 		}
 		ins = append(ins, in)

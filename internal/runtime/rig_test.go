@@ -209,6 +209,9 @@ func (r *rig) history() []string {
 		for _, c := range m.Calls() {
 			line += fmt.Sprintf("[%s %s]", c.Name, c.Arguments)
 		}
+		if m.Role == agent.RoleApproval {
+			line += string(m.Stats)
+		}
 		if m.Interrupted {
 			line += " (interrupted)"
 		}

@@ -201,12 +201,28 @@ func (a *actor) tools() ([]*tool.Tool, error) {
 		Preference: toolsetOf(a.agent, a.conv), Base: o.ToolsetBase, Include: o.ToolsetInclude,
 		Allowlist: o.Allowlist, ExcludeInteractive: o.ExcludeInteractive || o.Headless,
 		External: a.m.externals.visible(a.scope, a.turn.Origin, o.ExternalScopes),
-		ReadOnly: a.eph,
+		ReadOnly: a.eph, Attached: a.attached(),
 	}
 	for _, def := range o.ClientTools {
 		sel.Client = append(sel.Client, &tool.Tool{Def: def})
 	}
 	return a.m.cfg.Tools.Select(sel)
+}
+
+// attached are the tools that belong to the agent, on every door.
+func (a *actor) attached() []*tool.Tool {
+	if len(a.agent.Tools) == 0 {
+		return nil
+	}
+	tools := a.m.cfg.Tools.Attached(a.agent.Tools)
+	for i, t := range tools {
+		if a.hasRule(ruleApproval, t.Def.Name) {
+			asking := *t
+			asking.Approval = tool.ApprovalRequired
+			tools[i] = &asking
+		}
+	}
+	return tools
 }
 
 // noteTools shows watchers which tools the turn was given.

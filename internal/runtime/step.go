@@ -26,7 +26,8 @@ type asking struct {
 
 	mu     sync.Mutex // guards the rest
 	over   bool
-	first  bool // a piece came
+	first  bool      // a piece came
+	at     time.Time // when it came
 	parts  []agent.Part
 	text   []byte // of the last part, while it grows
 	usage  agent.Usage
@@ -145,7 +146,7 @@ func (w *asking) take(p llm.Part) bool {
 		return false
 	}
 	if !w.first && (p.Kind == llm.PartText || p.Kind == llm.PartReasoning || p.Kind == llm.PartCall) {
-		w.first = true
+		w.first, w.at = true, time.Now()
 		w.a.set(func(s *agent.State) { s.Loop, s.Steps = w.started.Loop, w.started.Steps })
 		w.emit(agent.LoopChanged{State: w.started})
 	}
@@ -254,6 +255,10 @@ func (a *actor) answered(w *asking) {
 	a.usage, a.runUse = a.usage.Add(w.usage), a.runUse.Add(w.usage)
 	a.runLen++
 	c := &store.Change{}
+	if a.run.FirstTokenAt.IsZero() && w.first {
+		a.run.FirstTokenAt = w.at
+		c.Runs = []*agent.Run{a.run}
+	}
 	var msg *agent.Message
 	if len(w.parts) > 0 {
 		msg = a.message(c, agent.RoleAssistant)
@@ -360,7 +365,7 @@ func (a *actor) failWith(e *agent.Error, asked bool, c *store.Change) {
 	if e.Retryable {
 		stop = agent.StopModelError
 	}
-	a.step.StopReason = stop
+	a.step.StopReason, a.step.Error = stop, e
 	end := ending{stop: stop, err: e, change: c}
 	if asked {
 		end.before = func() { a.emit(agent.StepFailed{Error: e, StopReason: stop}) }

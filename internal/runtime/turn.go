@@ -25,7 +25,8 @@ func (a *actor) begin(ins []*agent.Input, direct bool, ack func(Receipt)) (Recei
 	}
 	a.usage, a.attempt = agent.Usage{}, 0
 	c := &store.Change{Turns: []*agent.Turn{a.turn}}
-	a.newRun(c)
+	a.newRun(c, first.Run)
+	a.run.CreatedAt = first.CreatedAt
 	if err := a.refreshPrompt(c); err != nil {
 		a.turn, a.run = nil, nil
 		return Receipt{}, err
@@ -65,12 +66,14 @@ func (a *actor) begin(ins []*agent.Input, direct bool, ack func(Receipt)) (Recei
 	return r, nil
 }
 
-// newRun opens the next run of the turn.
-func (a *actor) newRun(c *store.Change) {
+// newRun opens the next run of the turn as the door wants it.
+func (a *actor) newRun(c *store.Change, spec agent.RunSpec) {
+	now := time.Now()
 	a.run = &agent.Run{
-		ID: agent.NewID("run"), TurnID: a.turn.ID, AgentID: a.agent.ID, ConversationID: a.conv.ID,
-		StartedAt: time.Now(),
+		ID: orDefault(spec.ID, agent.NewID("run")), TurnID: a.turn.ID, AgentID: a.agent.ID, ConversationID: a.conv.ID,
+		Door: a.turn.Door, Spec: spec, CreatedAt: now, StartedAt: now,
 	}
+	a.run.Spec.ID = ""
 	a.runUse, a.runLen = agent.Usage{}, 0
 	c.Runs = append(c.Runs, a.run)
 }
@@ -105,6 +108,7 @@ func (a *actor) join(ins []*agent.Input, c *store.Change) []joinedMessage {
 	for _, in := range ins {
 		taken := *in
 		taken.State, taken.TurnID, taken.Paused = agent.InputTaken, a.turn.ID, false
+		taken.Run.ID = orDefault(taken.Run.ID, a.run.ID)
 		c.Inputs = append(c.Inputs, &taken)
 		if in.OnOrphan == agent.OrphanKeep {
 			a.turn.OnOrphan = agent.OrphanKeep

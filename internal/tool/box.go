@@ -74,6 +74,21 @@ func (b *Box) Select(s Selection) ([]*Tool, error) {
 	return s.override(all, s.Client), nil
 }
 
+// Attached returns the tools of those names that the box has, as tools that
+// belong to an agent: they run without asking unless a rule of the agent says
+// otherwise.
+func (b *Box) Attached(names []string) []*Tool {
+	var tools []*Tool
+	for _, name := range names {
+		if t := Find(b.tools, name); t != nil {
+			own := *t
+			own.Approval = ApprovalNever
+			tools = append(tools, &own)
+		}
+	}
+	return tools
+}
+
 // override appends more to tools and drops those whose names it takes.
 func (s *Selection) override(tools, more []*Tool) []*Tool {
 	tools = slices.DeleteFunc(slices.Clone(tools), func(t *Tool) bool { return Find(more, t.Def.Name) != nil })
