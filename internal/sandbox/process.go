@@ -161,17 +161,16 @@ func read(r io.Reader, isErr bool, to chan<- chunk) {
 func (p *process) supervise(c *exec.Cmd, exited, drained <-chan struct{}, outR, errR *os.File) {
 	defer close(p.done)
 	killed := p.await(exited)
-	if killed {
-		signalGroup(p.pgid, syscall.SIGKILL) // those born while the first one was sent
-	}
 	if !killed {
 		select {
 		case <-drained:
 		case <-time.After(drainGrace):
 		case <-p.kill:
 			killed = true
-			signalGroup(p.pgid, syscall.SIGKILL)
 		}
+	}
+	if killed {
+		p.bury()
 	}
 	p.exit, p.elapsed = exitCode(c), time.Since(p.started)
 	p.leftover = !killed && groupBusy(p.pgid)
@@ -185,6 +184,16 @@ func (p *process) supervise(c *exec.Cmd, exited, drained <-chan struct{}, outR, 
 	<-drained
 	if !p.leftover {
 		close(p.answered)
+	}
+}
+
+// bury kills what is left of the group and waits until it is gone, which takes
+// a moment, and no longer than buryLimit if a process hangs in the kernel.
+func (p *process) bury() {
+	signalGroup(p.pgid, syscall.SIGKILL)
+	for deadline := time.Now().Add(buryLimit); groupBusy(p.pgid) && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+		signalGroup(p.pgid, syscall.SIGKILL) // those born while the last one was sent
 	}
 }
 
@@ -237,11 +246,13 @@ func (p *process) outlive() {
 		case <-p.term:
 			signalGroup(p.pgid, syscall.SIGTERM)
 			grace = time.After(stopGrace)
-		case <-grace:
-			signalGroup(p.pgid, syscall.SIGKILL)
-		case <-p.kill:
-			signalGroup(p.pgid, syscall.SIGKILL)
 			poll.Reset(5 * time.Millisecond)
+		case <-grace:
+			p.bury()
+			return
+		case <-p.kill:
+			p.bury()
+			return
 		}
 	}
 }

@@ -40,6 +40,7 @@ const (
 	logBytes      = 64 << 20  // the log file stops growing
 	stopGrace     = 2 * time.Second
 	drainGrace    = 200 * time.Millisecond
+	buryLimit     = time.Second
 	adoptPoll     = time.Second
 )
 

@@ -287,7 +287,7 @@ func (w *told) count() (finished, lists int) {
 func TestYield(t *testing.T) {
 	s := shells(t, 150*time.Millisecond)
 	var w told
-	cmd := command(t, "echo before; while [ ! -e go ]; do sleep 0.02; done; echo after; echo bad >&2; exit 2")
+	cmd := command(t, "echo before; while [ ! -e go ]; do sleep 0.02; done; echo after; sleep 0.2; echo bad >&2; exit 2")
 	cmd.Timeout, cmd.ForegroundOnly = 500*time.Millisecond, true
 	w.attach(&cmd)
 	res := run(t, s, cmd)
@@ -457,7 +457,7 @@ func TestClose(t *testing.T) {
 	}
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("process %d outlived Close", pid)
+			t.Errorf("process %d of %v outlived Close", pid, pids)
 		}
 	}
 	if n, lists := w.count(); n != 0 || lists != changes {

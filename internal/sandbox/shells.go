@@ -34,6 +34,14 @@ type entry struct {
 	exit    *int
 }
 
+// settle writes down how the process ended. Its done is closed and Shells.mu held.
+func (e *entry) settle() {
+	e.exit, e.status = &e.p.exit, "completed"
+	if e.p.exit != 0 || e.stopped {
+		e.status = "failed"
+	}
+}
+
 // New returns an empty Shells. yield is how long a command may stay in the
 // foreground, 0 = YieldAfter.
 func New(yield time.Duration) *Shells {
@@ -205,10 +213,7 @@ func (s *Shells) watch(e *entry) {
 	p := e.p
 	<-p.done
 	s.mu.Lock()
-	e.exit, e.status = &p.exit, "completed"
-	if p.exit != 0 || e.stopped {
-		e.status = "failed"
-	}
+	e.settle()
 	quiet := s.closed || e.stopped || e.adopted
 	s.mu.Unlock()
 	if s.isClosing() {
@@ -280,6 +285,9 @@ func (s *Shells) Stop(ctx context.Context, scope agent.Scope, id string) bool {
 		ask(e.p.kill)
 		<-e.p.done
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.settle()
 	return true
 }
 

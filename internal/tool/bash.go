@@ -63,8 +63,8 @@ func runBash(ctx context.Context, shells *sandbox.Shells, c *Call, in bashArgs) 
 		cmd.Changed = func(list []agent.Background) { host.SetBackground(scope, list) }
 	}
 	switch {
-	case in.Timeout != nil:
-		cmd.Timeout = min(max(time.Duration(*in.Timeout)*time.Millisecond, time.Millisecond), maxBashTimeout)
+	case in.Timeout != nil && *in.Timeout > 0:
+		cmd.Timeout = min(time.Duration(min(*in.Timeout, 1e9))*time.Millisecond, maxBashTimeout)
 	case !cmd.Background:
 		// What goes to the background later is no longer waited for, and may
 		// take its time.

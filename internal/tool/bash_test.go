@@ -32,6 +32,8 @@ func TestBash(t *testing.T) {
 		{"Bash", bash("echo $MEMORY_DIR $LETTA_MEMORY_DIR $USER_CWD"), good, r.env.MemoryDir + " " + r.env.MemoryDir + " " + r.env.Cwd + "\n"},
 		{"Bash", bash("echo $PAGER $GIT_PAGER $MANPAGER $GIT_TERMINAL_PROMPT [$MNEME_TOKEN]"), good, "cat cat cat 0 []\n"},
 		{"Bash", bash("sleep 5", "timeout", 50), bad, "Command timed out after 50ms\n"},
+		{"Bash", bash("echo x", "timeout", 0), good, "x\n"},
+		{"Bash", bash("echo x", "timeout", 1e18), good, "x\n"},
 		{"Bash", bash("/bg"), good, "(No background processes)"},
 		{"Bash", bash("echo x", "timeout", "abc"), bad, "Invalid arguments for Bash: …"},
 	})

@@ -125,7 +125,8 @@ type subject struct {
 	// path is what file tools work on, absolute; "" if the call names none that
 	// can be read.
 	path    string
-	command string // of shells
+	command string   // of shells
+	texts   []string // the commands inside it, once a rule has asked for them
 }
 
 // families maps tool names to the one that rules are written for

@@ -123,6 +123,9 @@ func (in *editArgs) apply(text string) (edited, error) {
 		return edited{}, fmt.Errorf("old_string occurs %d times in the file. Add lines around it until it is unique,"+
 			" or set replace_all to change all of them.", n)
 	}
+	if grown := len(flat) + n*(len(next)-len(old)); grown > workspace.MaxText {
+		return edited{}, errors.New("The file would become larger than 10 MB.")
+	}
 	line := 1 + strings.Count(flat[:strings.Index(flat, old)], "\n")
 	return edited{text: splice(text, flat, old, next), count: n, line: line}, nil
 }

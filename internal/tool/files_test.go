@@ -153,6 +153,7 @@ func TestEdit(t *testing.T) {
 		return append([]any{"file_path", path, "old_string", old, "new_string", next}, more...)
 	}
 	three := r.file("work/three", "x\nx\nx\n")
+	many := r.file("work/many", strings.Repeat("x", 1<<20))
 	crlf := r.file("work/crlf", "one\r\ntwo\r\nthree\r\n")
 	mixed := r.file("work/mixed", "a\r\nb\nc\r\nd\ne\n")
 	bom := r.file("work/bom", "\xEF\xBB\xBFhead\ntail\n")
@@ -167,6 +168,7 @@ func TestEdit(t *testing.T) {
 		{"Edit", edit(a, "beta", "BETA"), good, `{"message":"Successfully replaced 1 occurrence in ` + a + `","replacements":1,"startLine":2}`},
 		{"Edit", edit(three, "x", "y"), bad, "old_string occurs 3 times in the file. …"},
 		{"Edit", edit(three, "x", "y", "replace_all", true), good, `{"message":"Successfully replaced 3 occurrences in ` + three + `","replacements":3,"startLine":1}`},
+		{"Edit", edit(many, "x", strings.Repeat("y", 1000), "replace_all", true), bad, "The file would become larger than 10 MB."},
 		{"Edit", edit(crlf, "one\ntwo", "1\n2\n2b"), good, `{"message":"Successfully replaced 1 occurrence in ` + crlf + `","replacements":1,"startLine":1}`},
 		{"Edit", edit(crlf, "three\r\n", "3\r\n"), good, "{…"},
 		{"Edit", edit(mixed, "d\ne", "D\nE\nF"), good, "{…"},

@@ -98,7 +98,7 @@ func fileError(env *Env, path string, err error) agent.ToolResult {
 	case errors.Is(err, workspace.ErrDirectory):
 		return failf("Path is a directory, not a file: %s", path)
 	case errors.Is(err, workspace.ErrTooLarge):
-		return failf("The file is larger than 10 MB: %s. Search it with Grep, or print a part of it with Bash.", path)
+		return failf("The file is larger than 10 MB: %s. Look at parts of it with a command such as head, tail or grep.", path)
 	case errors.Is(err, workspace.ErrBinary):
 		return failf("Cannot read binary file: %s", path)
 	case errors.Is(err, workspace.ErrSpecial):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"mneme/internal/agent"
 )
@@ -48,32 +49,9 @@ func Run(ctx context.Context, calls []Scheduled,
 	start func(i int) error, done func(i int, r agent.ToolResult) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-
-	type event struct {
-		i      int
-		result *agent.ToolResult // nil = wants to start
-		reply  chan bool         // whether it may
-	}
 	events := make(chan event)
-	ended := make([]chan struct{}, len(calls))
-	for i := range calls {
-		ended[i] = make(chan struct{})
-	}
-	after := order(calls)
-	for i, c := range calls {
-		go func() {
-			defer close(ended[i])
-			for _, j := range after[i] {
-				<-ended[j]
-			}
-			reply := make(chan bool)
-			events <- event{i: i, reply: reply}
-			if <-reply {
-				r := runOne(ctx, c)
-				events <- event{i: i, result: &r}
-			}
-		}()
-	}
+	var workers sync.WaitGroup
+	launch(ctx, calls, events, &workers)
 
 	var failure error
 	skipped := false
@@ -104,13 +82,52 @@ func Run(ctx context.Context, calls []Scheduled,
 			ev.reply <- err == nil
 		}
 	}
-	for i := range ended { // the goroutines have nothing left to do but end
-		<-ended[i]
-	}
+	workers.Wait() // they have nothing left to do but end
 	if failure == nil && skipped {
 		failure = context.Cause(ctx)
 	}
 	return failure
+}
+
+// maxAtOnce bounds the tools of a step that run here at the same time. Those of
+// connections only wait, and do not count.
+const maxAtOnce = 16
+
+// An event is what a call's goroutine has to say: that it wants to start, with a
+// reply whether it may, or its result.
+type event struct {
+	i      int
+	result *agent.ToolResult
+	reply  chan bool
+}
+
+// launch starts one goroutine per call. Each waits for the calls it must not
+// overtake and for a place, asks whether it may start, and hands in its result.
+func launch(ctx context.Context, calls []Scheduled, events chan<- event, workers *sync.WaitGroup) {
+	after := order(calls)
+	places := make(chan struct{}, maxAtOnce)
+	ended := make([]chan struct{}, len(calls))
+	for i := range calls {
+		ended[i] = make(chan struct{})
+	}
+	for i, c := range calls {
+		workers.Go(func() {
+			defer close(ended[i])
+			for _, j := range after[i] {
+				<-ended[j]
+			}
+			if c.Tool == nil || c.Tool.External == "" {
+				places <- struct{}{}
+				defer func() { <-places }()
+			}
+			reply := make(chan bool)
+			events <- event{i: i, reply: reply}
+			if <-reply {
+				r := runOne(ctx, c)
+				events <- event{i: i, result: &r}
+			}
+		})
+	}
 }
 
 // order lists for every call the earlier ones that it waits for.

@@ -77,7 +77,10 @@ func (s *subject) shellAllowed(rules []rule) bool {
 // shellTouches reports whether a rule that denies or asks means any command in
 // the script.
 func (s *subject) shellTouches(r rule) bool {
-	return slices.ContainsFunc(shell.Texts(s.command), func(text string) bool {
+	if s.texts == nil {
+		s.texts = shell.Texts(s.command)
+	}
+	return slices.ContainsFunc(s.texts, func(text string) bool {
 		if r.coversCommand(text) {
 			return true
 		}
