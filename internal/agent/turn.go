@@ -102,6 +102,10 @@ type Step struct {
 	ClientKeys []string
 	StartedAt  time.Time
 	EndedAt    time.Time
+	// Feedback (positive or negative, "" = none) and Tags are what people noted of
+	// it; the journal never writes them.
+	Feedback string
+	Tags     []string
 }
 
 // Usage counts tokens as the provider reported them.

@@ -10,7 +10,7 @@ import (
 const (
 	agentKeyColumns   = `id, tenant, created_ns, foreign_id`
 	agentStateColumns = `updated_ns, last_run_ns, listed, hidden, context_limit, name, name_folded, model, toolset,
-		description, tags, model_settings, compaction, metadata, search, system`
+		description, tags, model_settings, compaction, metadata, tools, tool_rules, extra, search, system`
 	agentColumns = agentKeyColumns + ", " + agentStateColumns
 )
 
@@ -50,7 +50,7 @@ func (s *Store) putAgent(t *tx, a *agent.Agent) error {
 		a.ID, s.tenant, ns(a.CreatedAt), orNull(a.ForeignID),
 		ns(a.UpdatedAt), ns(a.LastRunAt), bit(listed(a)), optBit(a.Hidden), int64(a.ContextLimit), clean(a.Name), fold(a.Name),
 		clean(a.Model), clean(a.Toolset), optText(a.Description), list(e, a.Tags), settings, rawText(a.Compaction),
-		rawText(a.Metadata), search, clean(a.System),
+		rawText(a.Metadata), list(e, a.Tools), rawText(a.ToolRules), rawText(a.Extra), search, clean(a.System),
 	}
 	if e.err != nil {
 		return e.err
@@ -84,7 +84,7 @@ func scanAgent(r scanner) (*agent.Agent, error) {
 		&a.ID, &tenant, scanTime{&a.CreatedAt}, scanText{&a.ForeignID},
 		scanTime{&a.UpdatedAt}, scanTime{&a.LastRunAt}, &listed, scanOptBit{&a.Hidden}, &a.ContextLimit, &a.Name, &folded,
 		&a.Model, &a.Toolset, scanOptText{&a.Description}, scanJSON{&a.Tags}, scanRaw{&a.ModelSettings}, scanRaw{&a.Compaction},
-		scanRaw{&a.Metadata}, &search, &a.System,
+		scanRaw{&a.Metadata}, scanJSON{&a.Tools}, scanRaw{&a.ToolRules}, scanRaw{&a.Extra}, &search, &a.System,
 	)
 	return a, err
 }

@@ -9,7 +9,7 @@ import (
 const (
 	conversationKeyColumns   = `id, tenant, agent_id, own, created_ns, foreign_id`
 	conversationStateColumns = `updated_ns, last_message_ns, sort_ns, archived_ns, hidden, context_limit, mode, cwd, toolset,
-		rules, model, model_settings, tags, summary, search`
+		rules, model, model_settings, tags, summary, description, search`
 	conversationColumns = conversationKeyColumns + ", " + conversationStateColumns
 )
 
@@ -61,7 +61,7 @@ func (s *Store) encodeConversation(c *agent.Conversation) (statement, error) {
 		c.ID, s.tenant, c.AgentID, bit(c.Own), ns(c.CreatedAt), orNull(c.ForeignID),
 		ns(c.UpdatedAt), ns(c.LastMessageAt), sortTime(c), ns(c.ArchivedAt), optBit(c.Hidden), int64(c.ContextLimit),
 		string(c.Mode), clean(c.Cwd), clean(c.Toolset), list(e, c.Rules), optText(c.Model), rawText(c.ModelSettings),
-		list(e, c.Tags), optText(c.Summary), fold(summary + "\x1f" + c.ID),
+		list(e, c.Tags), optText(c.Summary), optText(c.Description), fold(summary + "\x1f" + c.ID),
 	})
 	return e.stmts[0], e.err
 }
@@ -82,7 +82,7 @@ func scanConversation(r scanner) (*agent.Conversation, error) {
 		&c.ID, &tenant, &c.AgentID, scanBit{&c.Own}, scanTime{&c.CreatedAt}, scanText{&c.ForeignID},
 		scanTime{&c.UpdatedAt}, scanTime{&c.LastMessageAt}, &sort, scanTime{&c.ArchivedAt}, scanOptBit{&c.Hidden}, &c.ContextLimit,
 		(*string)(&c.Mode), &c.Cwd, &c.Toolset, scanJSON{&c.Rules}, scanOptText{&c.Model}, scanRaw{&c.ModelSettings},
-		scanJSON{&c.Tags}, scanOptText{&c.Summary}, &search,
+		scanJSON{&c.Tags}, scanOptText{&c.Summary}, scanOptText{&c.Description}, &search,
 	)
 	return c, err
 }
@@ -225,9 +225,11 @@ var sqlDeleteConversation = []string{
 	`DELETE FROM run_events WHERE run_id IN (SELECT id FROM runs WHERE conversation_id = ?) AND tenant = ?`,
 	`DELETE FROM tool_calls WHERE step_id IN (SELECT id FROM steps WHERE conversation_id = ?) AND tenant = ?`,
 	`DELETE FROM steps WHERE conversation_id = ? AND tenant = ?`,
+	`DELETE FROM callbacks WHERE run_id IN (SELECT id FROM runs WHERE conversation_id = ?) AND tenant = ?`,
 	`DELETE FROM runs WHERE conversation_id = ? AND tenant = ?`,
 	`DELETE FROM turns WHERE conversation_id = ? AND tenant = ?`,
 	`DELETE FROM inputs WHERE conversation_id = ? AND tenant = ?`,
+	`DELETE FROM input_keys WHERE conversation_id = ? AND tenant = ?`,
 	`DELETE FROM messages WHERE conversation_id = ? AND tenant = ?`,
 	`DELETE FROM conversations WHERE id = ? AND tenant = ?`,
 }

@@ -11,20 +11,22 @@ import (
 const (
 	inputKeyColumns = `id, tenant, agent_id, conversation_id, key, digest, door, kind, source,
 		if_busy, on_orphan, logged, origin, created_ns, options`
-	inputStateColumns = `messages, state, paused, started, turn_id`
+	inputStateColumns = `messages, state, paused, started, turn_id, run`
 	inputColumns      = inputKeyColumns + ", " + inputStateColumns
 
 	turnKeyColumns   = `id, tenant, agent_id, conversation_id, door, logged, origin, started_ns`
 	turnStateColumns = `options, state, on_orphan, mergeable, steps, ended_ns, stop_reason, error`
 	turnColumns      = turnKeyColumns + ", " + turnStateColumns
 
-	runKeyColumns   = `id, tenant, turn_id, agent_id, conversation_id, started_ns`
-	runStateColumns = `ended, ended_ns, stop_reason, error`
+	runKeyColumns   = `id, tenant, agent_id, conversation_id, door, spec, background, created_ns`
+	runStateColumns = `turn_id, started_ns, first_token_ns, ended, ended_ns, stop_reason, error`
 	runColumns      = runKeyColumns + ", " + runStateColumns
 
 	stepKeyColumns   = `id, tenant, turn_id, agent_id, conversation_id, n, started_ns`
-	stepStateColumns = `run_id, message_id, model, client_keys, state, ended_ns, stop_reason, usage`
-	stepColumns      = stepKeyColumns + ", " + stepStateColumns
+	stepStateColumns = `run_id, message_id, model, client_keys, state, ended_ns, stop_reason, usage, error`
+	stepNoteColumns  = `feedback, tags` // written by SetStepFeedback alone
+	stepJournal      = stepKeyColumns + ", " + stepStateColumns
+	stepColumns      = stepJournal + ", " + stepNoteColumns
 
 	callKeyColumns   = `step_id, id, tenant, turn_id, agent_id, conversation_id, message_id, idx, name, arguments, created_ns`
 	callStateColumns = `state, kind, auto, result_order, asked_ns, done_ns, input, suggestions, diffs, result`
@@ -43,7 +45,7 @@ var (
 	sqlPutInput = upsert("inputs", "id", inputColumns, inputStateColumns)
 	sqlPutTurn  = upsert("turns", "id", turnColumns, turnStateColumns)
 	sqlPutRun   = upsert("runs", "id", runColumns, runStateColumns)
-	sqlPutStep  = upsert("steps", "id", stepColumns, stepStateColumns)
+	sqlPutStep  = upsert("steps", "id", stepJournal, stepStateColumns)
 	sqlPutCall  = upsert("tool_calls", "step_id, id", callColumns, callStateColumns)
 )
 
@@ -53,7 +55,16 @@ func (e *encoder) input(in *agent.Input) {
 		in.ID, e.s.tenant, in.AgentID, in.ConversationID, orNull(in.Key), clean(in.Digest), string(in.Door), clean(in.Kind), clean(in.Source),
 		string(in.IfBusy), string(in.OnOrphan), bit(in.Logged), clean(in.Origin), ns(in.CreatedAt), e.json(&in.Options),
 		list(e, in.Messages), string(in.State), bit(in.Paused), bit(in.Started), in.TurnID,
+		e.spec(&in.Run),
 	})
+}
+
+// spec encodes what a door wants of a run; nothing special is NULL.
+func (e *encoder) spec(r *agent.RunSpec) any {
+	if r.ID == "" && !r.Background && r.Request == nil && r.Callback == "" {
+		return nil
+	}
+	return e.json(r)
 }
 
 func scanInput(r scanner) (*agent.Input, error) {
@@ -63,6 +74,7 @@ func scanInput(r scanner) (*agent.Input, error) {
 		&in.ID, &tenant, &in.AgentID, &in.ConversationID, scanText{&in.Key}, &in.Digest, (*string)(&in.Door), &in.Kind, &in.Source,
 		(*string)(&in.IfBusy), (*string)(&in.OnOrphan), scanBit{&in.Logged}, &in.Origin, scanTime{&in.CreatedAt}, scanJSON{&in.Options},
 		scanJSON{&in.Messages}, (*string)(&in.State), scanBit{&in.Paused}, scanBit{&in.Started}, &in.TurnID,
+		scanJSON{&in.Run},
 	)
 	return in, err
 }
@@ -90,17 +102,18 @@ func scanTurn(r scanner) (*agent.Turn, error) {
 func (e *encoder) runRow(r *agent.Run) {
 	e.mine("run", r.ID, r.ConversationID)
 	e.add("run", r.ID, sqlPutRun, []any{
-		r.ID, e.s.tenant, r.TurnID, r.AgentID, r.ConversationID, ns(r.StartedAt),
-		bit(r.Ended), ns(r.EndedAt), string(r.StopReason), e.fault(r.Error),
+		r.ID, e.s.tenant, r.AgentID, r.ConversationID, string(r.Door), e.spec(&r.Spec), bit(r.Spec.Background), ns(r.CreatedAt),
+		r.TurnID, ns(r.StartedAt), ns(r.FirstTokenAt), bit(r.Ended), ns(r.EndedAt), string(r.StopReason), e.fault(r.Error),
 	})
 }
 
 func scanRun(r scanner) (*agent.Run, error) {
 	run := new(agent.Run)
 	var tenant string
+	var background int64 // in Spec too
 	err := r.Scan(
-		&run.ID, &tenant, &run.TurnID, &run.AgentID, &run.ConversationID, scanTime{&run.StartedAt},
-		scanBit{&run.Ended}, scanTime{&run.EndedAt}, (*string)(&run.StopReason), scanJSON{&run.Error},
+		&run.ID, &tenant, &run.AgentID, &run.ConversationID, (*string)(&run.Door), scanJSON{&run.Spec}, &background, scanTime{&run.CreatedAt},
+		&run.TurnID, scanTime{&run.StartedAt}, scanTime{&run.FirstTokenAt}, scanBit{&run.Ended}, scanTime{&run.EndedAt}, (*string)(&run.StopReason), scanJSON{&run.Error},
 	)
 	return run, err
 }
@@ -110,7 +123,7 @@ func (e *encoder) step(st *agent.Step) {
 	e.add("step", st.ID, sqlPutStep, []any{
 		st.ID, e.s.tenant, st.TurnID, st.AgentID, st.ConversationID, int64(st.N), ns(st.StartedAt),
 		st.RunID, st.MessageID, clean(st.Model), list(e, st.ClientKeys), string(st.State), ns(st.EndedAt),
-		string(st.StopReason), e.json(&st.Usage),
+		string(st.StopReason), e.json(&st.Usage), e.fault(st.Error),
 	})
 }
 
@@ -120,7 +133,7 @@ func scanStep(r scanner) (*agent.Step, error) {
 	err := r.Scan(
 		&st.ID, &tenant, &st.TurnID, &st.AgentID, &st.ConversationID, &st.N, scanTime{&st.StartedAt},
 		&st.RunID, &st.MessageID, &st.Model, scanJSON{&st.ClientKeys}, (*string)(&st.State), scanTime{&st.EndedAt},
-		(*string)(&st.StopReason), scanJSON{&st.Usage},
+		(*string)(&st.StopReason), scanJSON{&st.Usage}, scanJSON{&st.Error}, scanText{&st.Feedback}, scanJSON{&st.Tags},
 	)
 	return st, err
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"mneme/internal/agent"
 )
@@ -17,16 +21,35 @@ import (
 // later is the set of migrations of a newer program.
 func later(t *testing.T, second string) fs.FS {
 	t.Helper()
-	first, err := migrationFiles.ReadFile("migrations/0001_init.sql")
+	files := upTo(t, 9000)
+	files["migrations/9001_more.sqlite.sql"] = &fstest.MapFile{Data: []byte(second)}
+	files["migrations/9001_more.postgres.sql"] = &fstest.MapFile{Data: []byte("not for this database")}
+	files["migrations/9002_empty.postgres.sql"] = &fstest.MapFile{Data: []byte("not for this database")}
+	return files
+}
+
+// upTo is the set of this program's migrations up to a version.
+func upTo(t *testing.T, version int) fstest.MapFS {
+	t.Helper()
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fstest.MapFS{
-		"migrations/0001_init.sql":           {Data: first},
-		"migrations/0002_more.sqlite.sql":    {Data: []byte(second)},
-		"migrations/0002_more.postgres.sql":  {Data: []byte("not for this database")},
-		"migrations/0003_empty.postgres.sql": {Data: []byte("not for this database")},
+	files := fstest.MapFS{}
+	for _, name := range names {
+		data, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if _, err := fmt.Sscanf(filepath.Base(name), "%d_", &n); err != nil {
+			t.Fatal(name, err)
+		}
+		if n <= version {
+			files[name] = &fstest.MapFile{Data: data}
+		}
 	}
+	return files
 }
 
 // migrateTo opens the file with other migrations than this program's.
@@ -90,7 +113,7 @@ func TestMigrationFromEarlierVersion(t *testing.T) {
 	}
 	for _, file := range all {
 		info, err := os.Stat(file)
-		if err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(filepath.Base(file), "mneme-v1-") {
+		if err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(filepath.Base(file), "mneme-v") {
 			t.Errorf("backup %s: %v, %v", file, info.Mode(), err)
 		}
 		old, err := Open(ctx, file, Options{})
@@ -107,9 +130,38 @@ func TestMigrationFromEarlierVersion(t *testing.T) {
 
 	// This program is now too old for the file, and says where the copy is.
 	_, err = Open(ctx, path, Options{})
-	if agent.CodeOf(err) != agent.CodeConflict || !strings.Contains(err.Error(), "version 2") ||
+	if agent.CodeOf(err) != agent.CodeConflict || !strings.Contains(err.Error(), "version 9001") ||
 		!strings.Contains(err.Error(), latestBackup(filepath.Dir(all[0]))) {
 		t.Errorf("opened by an older program: %v", err)
+	}
+}
+
+// TestMigrationKeepsRows: a file of the first version with a run in it.
+func TestMigrationKeepsRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mneme.db")
+	if err := migrateTo(t, path, upTo(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	writes, reads := sqlitePools(path, "FULL")
+	_, err := writes.Exec(`INSERT INTO runs (id, tenant, turn_id, agent_id, conversation_id, ended, started_ns, ended_ns, stop_reason)
+		VALUES ('run-1', 'default', 'turn-1', 'agent-1', 'conv-1', 1, 1000, 2000, 'end_turn')`)
+	if err := errors.Join(err, writes.Close(), reads.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	run, err := s.Run(t.Context(), "run-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Unix(0, 1000).UTC()
+	want := &agent.Run{ID: "run-1", TurnID: "turn-1", AgentID: "agent-1", ConversationID: "conv-1", Ended: true,
+		StopReason: agent.StopEndTurn, CreatedAt: start, StartedAt: start, EndedAt: time.Unix(0, 2000).UTC()}
+	if diff := cmp.Diff(want, run); diff != "" {
+		t.Error(diff)
 	}
 }
 

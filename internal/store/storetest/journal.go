@@ -21,6 +21,7 @@ func (sc *scene) full() *store.Change {
 		Parts: []agent.Part{agent.Text("<b>&"), {Kind: agent.PartImage, MediaType: "image/png", Data: "iVBORw0="}},
 	}}
 	in.Options = options()
+	in.Run = agent.RunSpec{ID: "run-1", Background: true, Request: []byte(`{"a":"<1>"}`), Callback: "http://c/?a=b&c"}
 	turn := sc.turn(agent.TurnEnded)
 	turn.Logged, turn.Origin, turn.Options, turn.Mergeable, turn.Steps = true, "conn-1", options(), true, 3
 	turn.StopReason, turn.EndedAt = agent.StopModelError, at(9)
@@ -28,8 +29,11 @@ func (sc *scene) full() *store.Change {
 	in.TurnID = turn.ID
 	run := sc.run(turn)
 	run.Ended, run.StopReason, run.Error, run.EndedAt = true, agent.StopModelError, turn.Error, at(9)
+	run.Door, run.Spec, run.CreatedAt, run.FirstTokenAt = agent.DoorREST, in.Run, at(1), at(2)
+	run.Spec.ID = ""
 	step := sc.step(run, 1)
 	step.State, step.StopReason, step.EndedAt, step.ClientKeys = agent.StepDone, agent.StopEndTurn, at(8), []string{"k1", "k2"}
+	step.Error = turn.Error
 	step.Usage = agent.Usage{Input: 100, Output: 20, CacheRead: 80, CacheWrite: 5, Reasoning: 7, Reported: true}
 	call := sc.call(step, 1)
 	call.Input, call.State, call.Kind, call.Auto = []byte(`{"command": "ls -l"}`), agent.CallDone, agent.CallPermission, true
@@ -86,6 +90,7 @@ func testUpsert(t *testing.T, s *store.Store) {
 	in, turn := sc.input(), sc.turn(agent.TurnRunning)
 	run := sc.run(turn)
 	step := sc.step(run, 1)
+	run.TurnID, run.StartedAt = "", time.Time{} // its input waits
 	call, m := sc.call(step, 0), sc.message(agent.RoleAssistant, "par")
 	c := &store.Change{
 		Inputs: []*agent.Input{in}, Turns: []*agent.Turn{turn}, Runs: []*agent.Run{run}, Steps: []*agent.Step{step},
@@ -95,8 +100,9 @@ func testUpsert(t *testing.T, s *store.Store) {
 	sc.commit(c)
 	in.State, in.TurnID, in.Paused = agent.InputTaken, turn.ID, true
 	turn.State, turn.Steps, turn.StopReason, turn.EndedAt, turn.OnOrphan = agent.TurnEnded, 1, agent.StopEndTurn, at(5), agent.OrphanCancel
+	in.Run.ID, run.TurnID, run.StartedAt, run.FirstTokenAt = run.ID, turn.ID, at(2), at(3)
 	run.Ended, run.StopReason, run.EndedAt = true, agent.StopEndTurn, at(5)
-	step.State, step.Usage, step.EndedAt = agent.StepDone, agent.Usage{Input: 1}, at(5)
+	step.State, step.Usage, step.EndedAt, step.Error = agent.StepDone, agent.Usage{Input: 1}, at(5), &agent.Error{Code: agent.CodeModel, Message: "m"}
 	call.State, call.Result, call.Input = agent.CallDone, ptr(agent.TextResult(agent.StatusSuccess, "x")), []byte(`{}`)
 	m.Parts, m.Hidden, m.Interrupted = []agent.Part{agent.Text("partial")}, true, true
 	c.Prompt = &agent.Prompt{ConversationID: sc.conv.ID, Text: "two", NoticedAt: "c3", CreatedAt: at(2)}

@@ -15,6 +15,7 @@ func testAgents(t *testing.T, s *store.Store) {
 	a, own := newAgent("Ada")
 	a.Description, a.ContextLimit, a.Tags, a.Hidden = ptr(""), 1000, []string{"a", "b\"c"}, ptr(false)
 	a.ModelSettings, a.Compaction, a.Metadata = []byte(`{"x": "<1>"}`), []byte(`{"mode":"all"}`), []byte(`{"k":1}`)
+	a.Tools, a.ToolRules, a.Extra = []string{"memory", "web_search"}, []byte(`[{"type":"exit_loop"}]`), []byte(`{"hidden":"<"}`)
 	a.ForeignID, a.UpdatedAt, a.LastRunAt = "agent-local-1", at(1), at(2)
 	ctx := t.Context()
 	ok(t, s.CreateAgent(ctx, a, own))
@@ -185,6 +186,7 @@ func testConversations(t *testing.T, s *store.Store) {
 	ctx := t.Context()
 	c := newConversation(sc.agent.ID)
 	c.Summary, c.ArchivedAt, c.Hidden, c.Tags, c.Model = ptr("sum"), at(1), ptr(true), []string{"t"}, ptr("m/x")
+	c.Description = ptr("about")
 	c.ModelSettings, c.ContextLimit, c.ForeignID, c.Mode = []byte(`{"a": 1}`), 9, "local-conv-1", agent.ModeAcceptEdits
 	c.Cwd, c.Toolset, c.Rules, c.LastMessageAt = "/tmp", "none", []string{"r"}, at(3)
 	ok(t, s.CreateConversation(ctx, c))
