@@ -608,3 +608,19 @@ func TestOrphanedTurn(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkStream takes one long answer from the model to a client. One op is
+// one piece of text.
+func BenchmarkStream(b *testing.B) {
+	answer := fake.Answer{}
+	for range b.N {
+		answer = append(answer, fake.Text("word "))
+	}
+	s := transcript.Start(b, fake.New(answer), transcript.Options{})
+	_, rt := start(b, s)
+	p := dial(b, s)
+	b.ResetTimer()
+	p.send(`{"type":"input","request_id":"i","runtime":` + rt +
+		`,"payload":{"kind":"create_message","messages":[{"role":"user","content":"hi"}]}}`)
+	p.until(`"turn_finished"`)
+}
