@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,11 @@ func (r *Roster) CreateAgent(ctx context.Context, spec AgentSpec) (*agent.Agent,
 			return nil, undo(err, forget)
 		}
 	}
-	if err := r.store.CreateAgent(ctx, ag, own); err != nil {
+	opening, err := r.opening(ctx, ag, own, spec.Compiled, spec.Initial)
+	if err == nil {
+		err = r.store.CreateAgent(ctx, ag, own, opening)
+	}
+	if err != nil {
 		return nil, undo(err, forget)
 	}
 	return ag, nil
@@ -48,6 +53,7 @@ func (r *Roster) newAgent(ctx context.Context, spec AgentSpec) (*agent.Agent, er
 		ID: agent.NewID("agent"), Name: cmp.Or(spec.Name, "Agent"), Description: spec.Description, System: spec.System,
 		Model: storedModel(spec.Model), ContextLimit: max(spec.ContextLimit, 0), Tags: cleanTags(spec.Tags), Hidden: spec.Hidden,
 		Metadata: spec.Metadata, Toolset: cmp.Or(spec.Toolset, "auto"), ForeignID: spec.ForeignID, CreatedAt: now, UpdatedAt: now,
+		Tools: spec.Tools, ToolRules: orNone(spec.ToolRules), Extra: orNone(spec.Extra),
 	}
 	var err error
 	if ag.Compaction, err = checkCompaction(spec.Compaction, spec.AnyCompaction); err != nil {
@@ -143,6 +149,13 @@ func (r *Roster) UpdateAgent(ctx context.Context, id string, p AgentPatch) (*age
 				ag.Metadata = nil
 			}
 		}
+		set(&ag.Tools, p.Tools)
+		if p.ToolRules != nil {
+			ag.ToolRules = orNone(*p.ToolRules)
+		}
+		if err := changeExtra(ag, p.Extra); err != nil {
+			return err
+		}
 		ag.UpdatedAt = time.Now().UTC()
 		return changeModel(ag, p, defaults)
 	})
@@ -180,6 +193,30 @@ func changeModel(ag *agent.Agent, p AgentPatch, defaults map[string]json.RawMess
 	put(settings, 0, p.ParallelCalls)
 	ag.ModelSettings, err = encode(settings)
 	return err
+}
+
+// changeExtra merges fields that only REST knows into the agent's.
+func changeExtra(ag *agent.Agent, over map[string]json.RawMessage) error {
+	if over == nil {
+		return nil
+	}
+	fields := map[string]json.RawMessage{}
+	if ag.Extra != nil {
+		if err := json.Unmarshal(ag.Extra, &fields); err != nil {
+			return fmt.Errorf("read the extra fields of %s: %w", ag.ID, err)
+		}
+	}
+	raw, err := encode(merge(fields, over))
+	ag.Extra = raw
+	return err
+}
+
+// orNone makes null nothing.
+func orNone(raw json.RawMessage) json.RawMessage {
+	if isNull(raw) {
+		return nil
+	}
+	return raw
 }
 
 // set stores *v where v is given.

@@ -2,18 +2,14 @@ package roster
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"mneme/internal/agent"
-	"mneme/internal/store"
 )
 
 // CreateConversation makes an empty conversation of an agent. Its system prompt
-// is compiled before its first turn.
+// is compiled at once if the spec says so, else before its first turn.
 func (r *Roster) CreateConversation(ctx context.Context, spec ConversationSpec) (*agent.Conversation, error) {
 	ag, err := r.Agent(ctx, spec.AgentID)
 	if err != nil {
@@ -23,6 +19,7 @@ func (r *Roster) CreateConversation(ctx context.Context, spec ConversationSpec) 
 	conv := &agent.Conversation{
 		ID: agent.NewID("conv"), AgentID: ag.ID, Summary: spec.Summary, Hidden: spec.Hidden, Tags: cleanTags(spec.Tags),
 		ContextLimit: max(spec.ContextLimit, 0), ForeignID: spec.ForeignID, CreatedAt: now, UpdatedAt: now,
+		Description: spec.Description,
 	}
 	given, err := parseSettings(spec.ModelSettings)
 	if err != nil {
@@ -45,7 +42,11 @@ func (r *Roster) CreateConversation(ctx context.Context, spec ConversationSpec) 
 			return nil, err
 		}
 	}
-	if err := r.store.CreateConversation(ctx, conv); err != nil {
+	opening, err := r.opening(ctx, ag, conv, spec.Compiled, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.store.CreateConversation(ctx, conv, opening); err != nil {
 		return nil, err
 	}
 	return conv, nil
@@ -87,6 +88,7 @@ func (r *Roster) changeConversation(ctx context.Context, conv *agent.Conversatio
 
 func (p ConversationPatch) apply(conv *agent.Conversation) error {
 	set(&conv.Summary, p.Summary)
+	set(&conv.Description, p.Description)
 	set(&conv.Hidden, p.Hidden)
 	set(&conv.LastMessageAt, p.LastMessageAt)
 	set(&conv.ContextLimit, p.ContextLimit)
@@ -172,26 +174,16 @@ func (r *Roster) Recompile(ctx context.Context, conversationID string, dryRun bo
 	if err != nil {
 		return "", err
 	}
-	p, err := r.prompts.Compile(ctx, ag, conv, count)
-	if err != nil || dryRun {
+	if dryRun {
+		p, err := r.prompts.Compile(ctx, ag, conv, count)
 		return p.Text, err
 	}
-	hash := sha256.Sum256([]byte(ag.System)) // as the runtime does, to see a later change
-	p.ConversationID, p.RawHash = conv.ID, hex.EncodeToString(hash[:])
+	var text string
 	err = r.runtime.Quiet(ctx, agent.Scope{AgentID: ag.ID, ConversationID: conv.ID}, func() error {
-		return r.putPrompt(ctx, conv.ID, &p)
-	})
-	return p.Text, err
-}
-
-// putPrompt stores a compiled prompt under a lease of its own. The actor on whose
-// behalf it runs reads the conversation afresh afterwards.
-func (r *Roster) putPrompt(ctx context.Context, conversationID string, p *agent.Prompt) error {
-	lease, err := r.store.Acquire(ctx, conversationID)
-	if err != nil {
+		text, err = r.compileAnew(ctx, ag, conv, count)
 		return err
-	}
-	return errors.Join(r.store.Commit(ctx, lease, &store.Change{Prompt: p}), r.store.Release(context.WithoutCancel(ctx), lease))
+	})
+	return text, err
 }
 
 // SetModel gives a conversation another model, with the model's default settings

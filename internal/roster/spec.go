@@ -3,6 +3,8 @@ package roster
 import (
 	"encoding/json"
 	"time"
+
+	"mneme/internal/agent"
 )
 
 // A BlockSpec is one memory block of a new agent. It becomes the memory file
@@ -38,6 +40,18 @@ type AgentSpec struct {
 	Toolset       string // empty = "auto"
 	Blocks        []BlockSpec
 	ForeignID     string // id in the system that the agent is imported from
+
+	// What only REST gives: attached tools by name, their rules (an array) and
+	// further fields (an object).
+	Tools     []string
+	ToolRules json.RawMessage
+	Extra     json.RawMessage
+	// Compiled gives its own conversation a system message at once. Without it the
+	// first turn does.
+	Compiled bool
+	// Initial are messages that its own conversation begins with, after the system
+	// message. Role and Parts count.
+	Initial []agent.InputMessage
 }
 
 // An AgentPatch changes an agent. A nil field is left as it is; for a field
@@ -61,6 +75,10 @@ type AgentPatch struct {
 	AnyCompaction bool
 	Metadata      *json.RawMessage // null clears
 	Toolset       *string
+	Tools         *[]string        // the whole list
+	ToolRules     *json.RawMessage // the whole array; null clears
+	// Extra are merged into the stored ones; a null value removes its key.
+	Extra map[string]json.RawMessage
 }
 
 // A ConversationSpec says what a new conversation shall be.
@@ -74,6 +92,9 @@ type ConversationSpec struct {
 	Hidden        *bool
 	Tags          []string
 	ForeignID     string
+	Description   *string // REST only
+	// Compiled gives it a system message at once. Without it the first turn does.
+	Compiled bool
 }
 
 // A ConversationPatch changes a conversation, by the rules of AgentPatch.
@@ -88,4 +109,5 @@ type ConversationPatch struct {
 	MaxTokens     *int
 	Hidden        **bool
 	Tags          *[]string
+	Description   **string
 }

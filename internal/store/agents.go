@@ -24,7 +24,6 @@ var (
 
 const (
 	sqlAgentExists = `SELECT 1 FROM agents WHERE id = ? AND tenant = ?`
-	sqlAgentPlace  = `SELECT last_run_ns, created_ns FROM agents WHERE id = ? AND tenant = ?`
 	sqlDropTags    = `DELETE FROM agent_tags WHERE agent_id = ? AND tenant = ?`
 	sqlPutTag      = `INSERT INTO agent_tags (agent_id, tag, tenant) VALUES (?, ?, ?) ON CONFLICT (agent_id, tag) DO NOTHING`
 )
@@ -89,9 +88,13 @@ func scanAgent(r scanner) (*agent.Agent, error) {
 	return a, err
 }
 
-// CreateAgent stores a new agent together with its own conversation. An id or
-// foreign id that exists is CodeConflict.
-func (s *Store) CreateAgent(ctx context.Context, a *agent.Agent, own *agent.Conversation) error {
+// CreateAgent stores a new agent together with its own conversation and what that
+// holds. An id or foreign id that exists is CodeConflict.
+func (s *Store) CreateAgent(ctx context.Context, a *agent.Agent, own *agent.Conversation, opening ...Opening) error {
+	first, err := s.encodeOpening(own, opening)
+	if err != nil {
+		return err
+	}
 	return s.write(ctx, "create agent "+a.ID, func(t *tx) error {
 		if found, err := t.exists(sqlAgentExists, a.ID, s.tenant); err != nil || found {
 			return conflictIf(found, err, "Agent", a.ID)
@@ -99,7 +102,10 @@ func (s *Store) CreateAgent(ctx context.Context, a *agent.Agent, own *agent.Conv
 		if err := s.putAgent(t, a); err != nil {
 			return err
 		}
-		return s.putConversation(t, own)
+		if err := s.putConversation(t, own); err != nil {
+			return err
+		}
+		return t.runSome(first)
 	})
 }
 
@@ -187,70 +193,87 @@ func (s *Store) agentIn(t *tx, id string) (a *agent.Agent, err error) {
 	return a, err
 }
 
+// An AgentOrder is what a list of agents is sorted by.
+type AgentOrder string
+
+// The orders. With AgentsByCompletion agents that never ran come last whatever
+// the direction (spec/rest.md section 11.3).
+const (
+	AgentsByLastRun    AgentOrder = "" // those that never ran by creation
+	AgentsByCreation   AgentOrder = "created_at"
+	AgentsByUpdate     AgentOrder = "updated_at"
+	AgentsByCompletion AgentOrder = "last_run_completion"
+)
+
 // An AgentFilter selects agents for a list.
 type AgentFilter struct {
+	IDs           []string // empty = all
+	Name          string   // exactly
 	Tags          []string // all must match
+	AnyTag        bool     // one of Tags is enough
 	Query         string   // substring of name, description, id or model, ignoring case
+	LastStop      agent.StopReason
+	BlockID       string // attached to it
 	IncludeHidden bool
-	After         string // id of the last one of the page before; unknown = CodeNotFound
-	Limit         int    // 0 = no limit
-	// ByCreated orders by creation instead of the end of the last run.
-	ByCreated bool
-	Asc       bool // oldest first
+	Order         AgentOrder
+	Page
 }
 
 // Agents lists agents, by default the one that ran last first, those that never
 // ran by creation.
 func (s *Store) Agents(ctx context.Context, f AgentFilter) ([]*agent.Agent, error) {
+	l := listing{noun: "Agent", from: "agents", id: "id", tenant: "tenant"}
+	switch f.Order {
+	case AgentsByCreation:
+		l.keys = []string{"created_ns", "id"}
+	case AgentsByUpdate:
+		l.keys = []string{"updated_ns", "id"}
+	case AgentsByCompletion:
+		l.keys = []string{nullsLast("last_run_ns", f.Asc), "id"}
+	default:
+		l.keys = []string{"last_run_ns", "created_ns", "id"}
+	}
+	q := s.selectAgents(f)
+	tail, _, err := s.page(ctx, q, l, f.Page)
+	if err != nil {
+		return nil, err
+	}
+	// Sorting the ids alone spares reading the system texts of all agents.
+	query := "SELECT " + agentColumns + " FROM agents WHERE id IN (SELECT id FROM agents" + q.text() + tail + ")" + orderBy(!f.Asc, l.keys...)
+	var all []*agent.Agent
+	err = s.pool().eachOf(ctx, appendTo(&all, scanAgent), query, q.args...)
+	return all, s.dialect.fault("list agents", err)
+}
+
+// selectAgents makes the conditions of a filter.
+func (s *Store) selectAgents(f AgentFilter) *selection {
 	q := &selection{}
 	q.where("tenant = ?", s.tenant)
 	if !f.IncludeHidden {
 		q.where("listed = 1")
 	}
-	for _, tag := range f.Tags {
-		q.where("EXISTS (SELECT 1 FROM agent_tags WHERE agent_id = agents.id AND tag = ?)", clean(tag))
+	q.in("id", f.IDs)
+	if f.Name != "" {
+		q.where("name_folded = ? AND name = ?", fold(f.Name), clean(f.Name))
+	}
+	const tagged = "EXISTS (SELECT 1 FROM agent_tags WHERE agent_id = agents.id AND "
+	if f.AnyTag && len(f.Tags) > 0 {
+		q.where(tagged+in("tag", len(f.Tags))+")", texts(f.Tags)...)
+	} else {
+		for _, tag := range f.Tags {
+			q.where(tagged+"tag = ?)", clean(tag))
+		}
 	}
 	if f.Query != "" {
 		q.contains("search", f.Query)
 	}
-	if err := s.placeAgent(ctx, q, f); err != nil {
-		return nil, err
+	if f.LastStop != "" {
+		q.where(`(SELECT stop_reason FROM runs WHERE agent_id = agents.id AND ended = 1 ORDER BY ord DESC LIMIT 1) = ?`, string(f.LastStop))
 	}
-	keys := []string{"last_run_ns", "created_ns", "id"}
-	if f.ByCreated {
-		keys = keys[1:]
+	if f.BlockID != "" {
+		q.where("EXISTS (SELECT 1 FROM agent_blocks WHERE agent_id = agents.id AND block_id = ?)", f.BlockID)
 	}
-	// Sorting the ids alone spares reading the system texts of all agents.
-	order := orderBy(!f.Asc, keys...)
-	query := "SELECT " + agentColumns + " FROM agents WHERE id IN (SELECT id FROM agents" + q.text() + order + limitTo(f.Limit) + ")" + order
-	var all []*agent.Agent
-	err := s.pool().eachOf(ctx, appendTo(&all, scanAgent), query, q.args...)
-	return all, s.dialect.fault("list agents", err)
-}
-
-// placeAgent adds the condition that agents come after the cursor.
-func (s *Store) placeAgent(ctx context.Context, q *selection, f AgentFilter) error {
-	if f.After == "" {
-		return nil
-	}
-	var run, created int64
-	found, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&run, &created) }, sqlAgentPlace, f.After, s.tenant)
-	if err != nil {
-		return s.dialect.fault("find agent "+f.After, err)
-	}
-	if !found {
-		return notFound("Agent", f.After)
-	}
-	side := "<"
-	if f.Asc {
-		side = ">"
-	}
-	if f.ByCreated {
-		q.where("(created_ns, id) "+side+" (?, ?)", created, f.After)
-	} else {
-		q.where("(last_run_ns, created_ns, id) "+side+" (?, ?, ?)", run, created, f.After)
-	}
-	return nil
+	return q
 }
 
 // DeleteAgent deletes an agent with everything that belongs to it: conversations

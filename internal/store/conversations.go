@@ -23,7 +23,6 @@ var (
 
 const (
 	sqlConversationExists = `SELECT 1 FROM conversations WHERE id = ? AND tenant = ?`
-	sqlConversationPlace  = `SELECT sort_ns FROM conversations WHERE id = ? AND tenant = ?`
 	// What a runtime owns of its conversation. A last message never goes back.
 	sqlConversationState = `UPDATE conversations SET mode = ?, cwd = ?, toolset = ?, rules = ?, updated_ns = ?,
 		last_message_ns = CASE WHEN last_message_ns < ? THEN ? ELSE last_message_ns END,
@@ -87,11 +86,19 @@ func scanConversation(r scanner) (*agent.Conversation, error) {
 	return c, err
 }
 
-// CreateConversation stores a new conversation. An unknown agent is CodeNotFound,
-// an id or foreign id that exists, or a second own conversation, CodeConflict.
-func (s *Store) CreateConversation(ctx context.Context, c *agent.Conversation) error {
+// CreateConversation stores a new conversation with what it holds. An unknown agent
+// is CodeNotFound, an id or foreign id that exists, or a second own conversation,
+// CodeConflict.
+func (s *Store) CreateConversation(ctx context.Context, c *agent.Conversation, opening ...Opening) error {
+	first, err := s.encodeOpening(c, opening)
+	if err != nil {
+		return err
+	}
 	return s.write(ctx, "create conversation "+c.ID, func(t *tx) error {
-		return s.insertConversation(t, c)
+		if err := s.insertConversation(t, c); err != nil {
+			return err
+		}
+		return t.runSome(first)
 	})
 }
 
@@ -162,19 +169,44 @@ func (s *Store) conversationIn(t *tx, id string) (c *agent.Conversation, err err
 	return c, err
 }
 
+// A ConversationOrder is what a list of conversations is sorted by.
+type ConversationOrder string
+
+// The orders. With the last two, conversations without a message or run come last
+// whatever the direction (spec/rest.md section 9.3).
+const (
+	// By the newest message; one without messages counts by its last change.
+	ConversationsByActivity   ConversationOrder = ""
+	ConversationsByCreation   ConversationOrder = "created_at"
+	ConversationsByMessage    ConversationOrder = "last_message_at"
+	ConversationsByCompletion ConversationOrder = "last_run_completion"
+)
+
 // A ConversationFilter selects conversations for a list.
 type ConversationFilter struct {
 	AgentID       string // "" = all
 	SummarySearch string // substring of summary or id, ignoring case
+	Archived      *bool  // nil = both
 	IncludeHidden bool
-	IncludeOwn    bool   // the agents' own conversations
-	After         string // id of the last one of the page before; unknown = CodeNotFound
-	Limit         int    // 0 = no limit
+	IncludeOwn    bool // the agents' own conversations
+	Order         ConversationOrder
+	Page
 }
 
-// Conversations lists conversations, the one with the newest message first; one
-// without messages counts by its last change. Archived ones are included.
+// Conversations lists conversations, by default the one with the newest message
+// first. Archived ones are included.
 func (s *Store) Conversations(ctx context.Context, f ConversationFilter) ([]*agent.Conversation, error) {
+	l := listing{noun: "Conversation", from: "conversations", id: "id", tenant: "tenant"}
+	switch f.Order {
+	case ConversationsByCreation:
+		l.keys = []string{"created_ns", "id"}
+	case ConversationsByMessage:
+		l.keys = []string{nullsLast("last_message_ns", f.Asc), "id"}
+	case ConversationsByCompletion:
+		l.keys = []string{nullsLast(sqlCompletion, f.Asc), "id"}
+	default:
+		l.keys = []string{"sort_ns", "id"}
+	}
 	q := &selection{}
 	q.where("tenant = ?", s.tenant)
 	if f.AgentID != "" {
@@ -189,22 +221,15 @@ func (s *Store) Conversations(ctx context.Context, f ConversationFilter) ([]*age
 	if f.SummarySearch != "" {
 		q.contains("search", f.SummarySearch)
 	}
-	if f.After != "" {
-		var sort int64
-		found, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&sort) }, sqlConversationPlace, f.After, s.tenant)
-		if err != nil {
-			return nil, s.dialect.fault("find conversation "+f.After, err)
-		}
-		if !found {
-			return nil, notFound("Conversation", f.After)
-		}
-		q.where("(sort_ns, id) < (?, ?)", sort, f.After)
+	if f.Archived != nil {
+		q.where(map[bool]string{true: "archived_ns > 0", false: "archived_ns = 0"}[*f.Archived])
 	}
-	query := "SELECT " + conversationColumns + " FROM conversations" + q.text() + orderBy(true, "sort_ns", "id") + limitTo(f.Limit)
-	var all []*agent.Conversation
-	err := s.pool().eachOf(ctx, appendTo(&all, scanConversation), query, q.args...)
-	return all, s.dialect.fault("list conversations", err)
+	return listPage(ctx, s, q, l, f.Page, conversationColumns, scanConversation)
 }
+
+// sqlCompletion is the end of a conversation's last run, 0 if it never ran.
+const sqlCompletion = `coalesce((SELECT runs.ended_ns FROM runs
+	WHERE runs.conversation_id = conversations.id AND runs.ended = 1 ORDER BY runs.ord DESC LIMIT 1), 0)`
 
 // DeleteConversation deletes a conversation with its messages and journal. Whoever
 // still holds its lease can write no more.

@@ -104,3 +104,31 @@ func forkMessages(copied, rest []*agent.Message) []*agent.Message {
 	}
 	return copied
 }
+
+// ForkContext creates the conversation fork with what opening says, followed by
+// copies of the messages that the model sees of another one, up to and including a
+// message ("" = all of them). It happens in one transaction. A message that is not
+// in the context of the source is CodeNotFound.
+func (s *Store) ForkContext(ctx context.Context, from, upToMessageID string, fork *agent.Conversation, opening Opening) error {
+	seen, err := s.Messages(ctx, MessageFilter{ConversationID: from, VisibleOnly: true})
+	if err != nil {
+		return err
+	}
+	system := func(m *agent.Message) bool { return m.Role == agent.RoleSystem }
+	end := len(seen)
+	if upToMessageID != "" {
+		i := slices.IndexFunc(seen, func(m *agent.Message) bool { return m.ID == upToMessageID })
+		if i < 0 {
+			return notFound("Message", upToMessageID)
+		}
+		end = i + 1
+	}
+	seq := int64(len(opening.Messages))
+	for _, m := range slices.DeleteFunc(forkMessages(seen[:end], nil), system) {
+		seq++
+		m.ID, m.AgentID, m.ConversationID, m.Seq = agent.NewID("message"), fork.AgentID, fork.ID, seq
+		m.TurnID, m.RunID, m.StepID = "", "", ""
+		opening.Messages = append(opening.Messages, m)
+	}
+	return s.CreateConversation(ctx, fork, opening)
+}

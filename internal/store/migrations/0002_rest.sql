@@ -24,6 +24,7 @@ ALTER TABLE steps ADD COLUMN feedback TEXT;
 ALTER TABLE steps ADD COLUMN tags TEXT;
 
 CREATE INDEX messages_run ON messages (run_id, seq) WHERE run_id <> '';
+CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
 
 -- The ids of an input with several messages; an input with one has it as its key.
 CREATE TABLE input_keys (

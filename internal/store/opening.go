@@ -1,0 +1,54 @@
+package store
+
+import (
+	"context"
+
+	"mneme/internal/agent"
+)
+
+// An Opening is what a conversation holds from the moment it exists. It is
+// written with the conversation, in one transaction.
+type Opening struct {
+	Prompt   *agent.Prompt    // nil = none
+	Messages []*agent.Message // their Seq grows from 1
+}
+
+// encodeOpening turns openings of one conversation into statements.
+func (s *Store) encodeOpening(c *agent.Conversation, openings []Opening) ([]statement, error) {
+	e := &encoder{s: s, conversation: c.ID}
+	for _, o := range openings {
+		for _, m := range o.Messages {
+			e.mine("message", m.ID, m.ConversationID)
+			e.message(m)
+		}
+		if o.Prompt != nil {
+			e.prompt(o.Prompt)
+		}
+	}
+	return e.stmts, e.err
+}
+
+// runSome is run where there may be nothing to do.
+func (t *tx) runSome(stmts []statement) error {
+	if len(stmts) == 0 {
+		return nil
+	}
+	return t.run(stmts)
+}
+
+// SystemMessageID is the id of the system message that a conversation was compiled
+// with last, "" if it never was.
+func (s *Store) SystemMessageID(ctx context.Context, conversationID string) (id string, err error) {
+	_, err = s.pool().one(ctx, func(r scanner) error { return r.Scan(&id) }, sqlSystemMessage, conversationID, s.tenant)
+	return id, s.dialect.fault("find the system message of "+conversationID, err)
+}
+
+// LastSeq is the position of the last message of a conversation, 0 if there is none.
+func (s *Store) LastSeq(ctx context.Context, conversationID string) (seq int64, err error) {
+	_, err = s.pool().one(ctx, func(r scanner) error { return r.Scan(&seq) }, sqlLastSeq, conversationID, s.tenant)
+	return seq, s.dialect.fault("find the end of conversation "+conversationID, err)
+}
+
+// The role is written out so that the partial index serves it.
+const sqlSystemMessage = `SELECT id FROM messages
+	WHERE conversation_id = ? AND role = 'system' AND tenant = ? ORDER BY seq DESC LIMIT 1`
