@@ -70,6 +70,35 @@ type Run struct {
 	EndedAt        time.Time
 }
 
+// A RunStatus is what REST calls the state of a run (spec/rest.md section 3).
+type RunStatus string
+
+// The statuses. A created run waits in the queue.
+const (
+	RunCreated   RunStatus = "created"
+	RunRunning   RunStatus = "running"
+	RunCompleted RunStatus = "completed"
+	RunFailed    RunStatus = "failed"
+	RunCancelled RunStatus = "cancelled"
+)
+
+// Status tells how the run stands.
+func (r *Run) Status() RunStatus {
+	if !r.Ended {
+		if r.StartedAt.IsZero() {
+			return RunCreated
+		}
+		return RunRunning
+	}
+	switch r.StopReason {
+	case StopEndTurn, StopMaxSteps, StopToolRule, StopRequiresApproval:
+		return RunCompleted
+	case StopCancelled:
+		return RunCancelled
+	}
+	return RunFailed
+}
+
 // A StepState is where a step stands.
 type StepState string
 

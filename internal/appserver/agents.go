@@ -30,7 +30,7 @@ const (
 )
 
 func listAgents(ctx context.Context, k *call, cmd *protocol.AgentList) (*protocol.AgentListResponse, error) {
-	f := store.AgentFilter{Limit: defaultPage}
+	f := store.AgentFilter{Page: store.Page{Limit: defaultPage}}
 	if q := cmd.Query; q != nil {
 		f.Tags = q.Tags
 		if q.QueryText != nil {

@@ -22,7 +22,7 @@ var conversationCommands = map[string]handler{
 }
 
 func listConversations(ctx context.Context, k *call, cmd *protocol.ConversationList) (*protocol.ConversationListResponse, error) {
-	f := store.ConversationFilter{Limit: defaultPage}
+	f := store.ConversationFilter{Page: store.Page{Limit: defaultPage}}
 	if q := cmd.Query; q != nil {
 		copyTo(&f.AgentID, q.AgentID)
 		copyTo(&f.SummarySearch, q.SummarySearch)

@@ -57,6 +57,12 @@ func (e *encoder) input(in *agent.Input) {
 		list(e, in.Messages), string(in.State), bit(in.Paused), bit(in.Started), in.TurnID,
 		e.spec(&in.Run),
 	})
+	if keys := in.ClientKeys(); len(keys) > 1 {
+		for _, key := range keys {
+			e.stmts = append(e.stmts, statement{what: "key of input " + in.ID, query: sqlPutInputKey, any: true,
+				args: []any{in.ConversationID, clean(key), e.s.tenant, in.ID}})
+		}
+	}
 }
 
 // spec encodes what a door wants of a run; nothing special is NULL.
@@ -105,6 +111,9 @@ func (e *encoder) runRow(r *agent.Run) {
 		r.ID, e.s.tenant, r.AgentID, r.ConversationID, string(r.Door), e.spec(&r.Spec), bit(r.Spec.Background), ns(r.CreatedAt),
 		r.TurnID, ns(r.StartedAt), ns(r.FirstTokenAt), bit(r.Ended), ns(r.EndedAt), string(r.StopReason), e.fault(r.Error),
 	})
+	if r.Ended && r.Spec.Callback != "" {
+		e.callback(r)
+	}
 }
 
 func scanRun(r scanner) (*agent.Run, error) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strings"
 
 	"mneme/internal/agent"
 )
@@ -16,7 +15,7 @@ const (
 var (
 	sqlPutMessage   = upsert("messages", "id", messageColumns, messageStateColumns)
 	sqlMessage      = "SELECT " + messageColumns + " FROM messages WHERE id = ? AND tenant = ?"
-	sqlMessagePlace = `SELECT conversation_id, agent_id, seq, created_ns FROM messages WHERE id = ? AND tenant = ?`
+	sqlMessagePlace = `SELECT conversation_id, agent_id, run_id, step_id, seq, created_ns FROM messages WHERE id = ? AND tenant = ?`
 	sqlContext      = "SELECT " + messageColumns + ` FROM messages
 		WHERE conversation_id = ? AND hidden = 0 AND tenant = ? ORDER BY seq`
 	sqlLastSeq    = `SELECT coalesce(max(seq), 0) FROM messages WHERE conversation_id = ? AND tenant = ?`
@@ -59,12 +58,12 @@ func scanMessage(r scanner) (*agent.Message, error) {
 	return m, err
 }
 
-// A MessageFilter selects messages of one conversation, or of one agent over all
-// its conversations. Positions are exclusive and chronological whatever the
+// A MessageFilter selects messages of one conversation, of one agent over all its
+// conversations, or of all agents. Positions are exclusive and chronological whatever the
 // order; both ends may be given.
 type MessageFilter struct {
 	ConversationID string
-	AgentID        string // where ConversationID is empty
+	AgentID        string // where ConversationID is empty; "" = all
 	// BeforeSeq and AfterSeq are positions within a conversation, 0 = none.
 	BeforeSeq, AfterSeq int64
 	// BeforeID and AfterID are messages; one that is not of the conversation or
@@ -73,21 +72,30 @@ type MessageFilter struct {
 	Roles             []agent.Role // empty = all
 	// VisibleOnly leaves out what is hidden from the model.
 	VisibleOnly bool
-	Limit       int // 0 = no limit
-	Desc        bool
+	// SkipInterrupted leaves out partial texts of aborted or cut steps.
+	SkipInterrupted bool
+	Limit           int // 0 = no limit
+	Desc            bool
+	runID, stepID   string // set by MessagesOfRun and MessagesOfStep
 }
 
-// Messages lists messages: of a conversation by Seq, of an agent by time and id.
+// Messages lists messages: of a conversation by Seq, else by time and id.
 // Paging with the last message as the next position neither skips nor repeats one,
 // whatever is written meanwhile.
 func (s *Store) Messages(ctx context.Context, f MessageFilter) ([]*agent.Message, error) {
 	q := &selection{}
-	if f.ConversationID != "" {
+	switch {
+	case f.runID != "":
+		q.where("run_id = ? AND run_id <> ''", f.runID)
+	case f.ConversationID != "":
 		q.where("conversation_id = ?", f.ConversationID)
-	} else {
+	case f.AgentID != "":
 		q.where("agent_id = ?", f.AgentID)
 	}
 	q.where("tenant = ?", s.tenant)
+	if f.stepID != "" {
+		q.where("step_id = ?", f.stepID)
+	}
 	if f.BeforeSeq > 0 {
 		q.where("seq < ?", f.BeforeSeq)
 	}
@@ -103,15 +111,14 @@ func (s *Store) Messages(ctx context.Context, f MessageFilter) ([]*agent.Message
 	if f.VisibleOnly {
 		q.where("hidden = 0")
 	}
+	if f.SkipInterrupted {
+		q.where("interrupted = 0")
+	}
 	if len(f.Roles) > 0 {
-		args := make([]any, len(f.Roles))
-		for i, role := range f.Roles {
-			args[i] = string(role)
-		}
-		q.where("role IN (?"+strings.Repeat(", ?", len(args)-1)+")", args...)
+		q.where(in("role", len(f.Roles)), texts(f.Roles)...)
 	}
 	keys := []string{"created_ns", "id"}
-	if f.ConversationID != "" {
+	if f.bySeq() {
 		keys = []string{"seq"}
 	}
 	query := "SELECT " + messageColumns + " FROM messages" + q.text() + orderBy(f.Desc, keys...) + limitTo(f.Limit)
@@ -125,22 +132,26 @@ func (s *Store) placeMessage(ctx context.Context, q *selection, f MessageFilter,
 	if id == "" {
 		return nil
 	}
-	var conversation, owner string
+	var conversation, owner, run, step string
 	var seq, created int64
-	found, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&conversation, &owner, &seq, &created) },
+	found, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&conversation, &owner, &run, &step, &seq, &created) },
 		sqlMessagePlace, id, s.tenant)
+	is := func(want, got string) bool { return want == "" || want == got }
 	switch {
 	case err != nil:
 		return s.dialect.fault("find message "+id, err)
-	case !found, f.ConversationID != "" && conversation != f.ConversationID, f.ConversationID == "" && owner != f.AgentID:
+	case !found, !is(f.runID, run), !is(f.stepID, step), !is(f.ConversationID, conversation), f.ConversationID == "" && !is(f.AgentID, owner):
 		return notFound("Message", id)
-	case f.ConversationID != "":
+	case f.bySeq():
 		q.where("seq "+side+" ?", seq)
 	default:
 		q.where("(created_ns, id) "+side+" (?, ?)", created, id)
 	}
 	return nil
 }
+
+// bySeq says whether all messages are of one conversation.
+func (f MessageFilter) bySeq() bool { return f.ConversationID != "" || f.runID != "" }
 
 // MessageByID returns one message, or CodeNotFound.
 func (s *Store) MessageByID(ctx context.Context, id string) (*agent.Message, error) {

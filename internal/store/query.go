@@ -23,6 +23,44 @@ func (q *selection) contains(column, text string) {
 	q.where(column+` LIKE ? ESCAPE '\'`, "%"+escape.Replace(fold(text))+"%")
 }
 
+// in matches a column that is one of the values; no values match all.
+func (q *selection) in(column string, values []string) {
+	if len(values) > 0 {
+		q.where(in(column, len(values)), texts(values)...)
+	}
+}
+
+// anyListed matches a column with a JSON list of texts that holds one of the
+// values; no values match all.
+func (q *selection) anyListed(column string, values []string) error {
+	var conds []string
+	var args []any
+	for _, v := range values {
+		text, err := jsonText(v)
+		if err != nil {
+			return err
+		}
+		// Portable, and minding case: a text from which something was cut has it.
+		conds = append(conds, "replace("+column+", ?, '') <> "+column)
+		args = append(args, text)
+	}
+	if len(conds) > 0 {
+		q.where("("+strings.Join(conds, " OR ")+")", args...)
+	}
+	return nil
+}
+
+// in is the condition that a column is one of n values.
+func in(column string, n int) string { return column + " IN (?" + strings.Repeat(", ?", n-1) + ")" }
+
+func texts[T ~string](values []T) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = clean(string(v))
+	}
+	return args
+}
+
 func (q *selection) text() string {
 	if len(q.conds) == 0 {
 		return ""
@@ -44,6 +82,14 @@ func orderBy(desc bool, keys ...string) string {
 		direction = " DESC"
 	}
 	return " ORDER BY " + strings.Join(keys, direction+", ") + direction
+}
+
+// nullsLast is the value to sort a time by when 0, for never, comes last.
+func nullsLast(column string, asc bool) string {
+	if !asc {
+		return column // the least value
+	}
+	return "CASE WHEN " + column + " = 0 THEN 9223372036854775807 ELSE " + column + " END"
 }
 
 // fold is the form in which texts are compared: lower case by Unicode's rules on

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -81,12 +82,16 @@ func testAgentList(t *testing.T, s *store.Store) {
 		want   []int
 	}{
 		{"default", store.AgentFilter{}, []int{0, 1, 7, 6, 5, 4}},
-		{"ascending", store.AgentFilter{Asc: true}, []int{4, 5, 6, 7, 1, 0}},
-		{"by creation", store.AgentFilter{ByCreated: true}, []int{7, 6, 5, 4, 1, 0}},
-		{"oldest first", store.AgentFilter{ByCreated: true, Asc: true, Limit: 2}, []int{0, 1}},
-		{"hidden too", store.AgentFilter{IncludeHidden: true, ByCreated: true, Asc: true}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
+		{"ascending", store.AgentFilter{Page: store.Page{Asc: true}}, []int{4, 5, 6, 7, 1, 0}},
+		{"by creation", store.AgentFilter{Order: store.AgentsByCreation}, []int{7, 6, 5, 4, 1, 0}},
+		{"oldest first", store.AgentFilter{Order: store.AgentsByCreation, Page: store.Page{Asc: true, Limit: 2}}, []int{0, 1}},
+		{"hidden too", store.AgentFilter{IncludeHidden: true, Order: store.AgentsByCreation, Page: store.Page{Asc: true}}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 		{"tag", store.AgentFilter{Tags: []string{"x"}}, []int{0, 1}},
 		{"all tags", store.AgentFilter{Tags: []string{"x", "y"}}, []int{0}},
+		{"any tag", store.AgentFilter{Tags: []string{"y", "X"}, AnyTag: true}, []int{0, 4}},
+		{"name", store.AgentFilter{Name: "Agent 6"}, []int{6}},
+		{"name, other case", store.AgentFilter{Name: "agent 6"}, nil},
+		{"ids", store.AgentFilter{IDs: []string{all[6].ID, all[1].ID}}, []int{1, 6}},
 		{"no such tag", store.AgentFilter{Tags: []string{"x", "z"}}, nil},
 		{"query name", store.AgentFilter{Query: "aGENT 7"}, []int{7}},
 		{"query description", store.AgentFilter{Query: "ärger"}, []int{5}},
@@ -96,9 +101,9 @@ func testAgentList(t *testing.T, s *store.Store) {
 		{"query model", store.AgentFilter{Query: "openai/gpt-ω"}, []int{6}},
 		{"query id", store.AgentFilter{Query: all[4].ID}, []int{4}},
 		{"query over fields", store.AgentFilter{Query: "Agent 5100%"}, nil},
-		{"limit", store.AgentFilter{Limit: 3}, []int{0, 1, 7}},
-		{"after", store.AgentFilter{After: all[1].ID, Limit: 2}, []int{7, 6}},
-		{"after, ascending", store.AgentFilter{After: all[7].ID, Asc: true}, []int{1, 0}},
+		{"limit", store.AgentFilter{Page: store.Page{Limit: 3}}, []int{0, 1, 7}},
+		{"after", store.AgentFilter{Page: store.Page{After: all[1].ID, Limit: 2}}, []int{7, 6}},
+		{"after, ascending", store.AgentFilter{Page: store.Page{After: all[7].ID, Asc: true}}, []int{1, 0}},
 	} {
 		var want []string
 		for _, i := range c.want {
@@ -106,27 +111,59 @@ func testAgentList(t *testing.T, s *store.Store) {
 		}
 		same(t, c.name, ids(must(s.Agents(t.Context(), c.filter))(t), agentID), append([]string{}, want...))
 	}
-	_, err := s.Agents(t.Context(), store.AgentFilter{After: "agent-none"})
+	_, err := s.Agents(t.Context(), store.AgentFilter{Page: store.Page{After: "agent-none"}})
 	wantCode(t, err, agent.CodeNotFound)
 }
 
 func testAgentPaging(t *testing.T, s *store.Store) {
 	all := agents(t, s, 23, func(i int, a *agent.Agent) {
-		a.CreatedAt, a.LastRunAt = at(i/3), at(i/5) // many equal keys
-	})
-	for _, f := range []store.AgentFilter{{}, {Asc: true}, {ByCreated: true}, {ByCreated: true, Asc: true}} {
-		whole := ids(must(s.Agents(t.Context(), f))(t), agentID)
-		same(t, "number", len(whole), len(all))
-		var paged []string
-		for f.Limit = 4; ; f.After = paged[len(paged)-1] {
-			page := ids(must(s.Agents(t.Context(), f))(t), agentID)
-			if len(page) == 0 {
-				break
-			}
-			paged = append(paged, page...)
+		a.CreatedAt, a.UpdatedAt = at(i/3), at(i/7) // many equal keys
+		if i > 4 {
+			a.LastRunAt = at(i / 5)
 		}
-		same(t, "pages", paged, whole)
+	})
+	list := func(order store.AgentOrder, p store.Page) []string {
+		return ids(must(s.Agents(t.Context(), store.AgentFilter{Order: order, Page: p}))(t), agentID)
 	}
+	for _, order := range []store.AgentOrder{store.AgentsByLastRun, store.AgentsByCreation, store.AgentsByUpdate, store.AgentsByCompletion} {
+		for _, asc := range []bool{false, true} {
+			whole := list(order, store.Page{Asc: asc})
+			same(t, "number", len(whole), len(all))
+			bothWays(t, fmt.Sprint(order, " ", asc), whole, asc, func(p store.Page) []string { return list(order, p) })
+			if order == store.AgentsByCompletion && !slices.Contains(whole[18:], all[0].ID) {
+				t.Errorf("an agent that never ran is not among the last: %v", whole)
+			}
+		}
+	}
+	// A cursor's row may move: who knows where it was goes on from there.
+	order, value := store.AgentsByUpdate, at(2).UnixNano()
+	whole := list(order, store.Page{})
+	i := slices.Index(whole, all[14].ID)
+	_, err := s.UpdateAgent(t.Context(), all[14].ID, func(a *agent.Agent) error { a.UpdatedAt = at(100); return nil })
+	ok(t, err)
+	same(t, "after the old place", list(order, store.Page{After: all[14].ID, AfterValue: &value}), whole[i+1:])
+	same(t, "before the old place", list(order, store.Page{Before: all[14].ID, BeforeValue: &value}), append([]string{all[14].ID}, whole[:i]...))
+	same(t, "after the new place", len(list(order, store.Page{After: all[14].ID})), len(whole)-1)
+}
+
+// bothWays pages through a listing from either end and compares with the whole.
+func bothWays(t *testing.T, what string, whole []string, asc bool, list func(store.Page) []string) {
+	t.Helper()
+	p := store.Page{Asc: asc, Limit: 4}
+	var forward, backward []string
+	for page := list(p); len(page) > 0; page = list(p) {
+		forward = append(forward, page...)
+		p.After = page[len(page)-1]
+	}
+	same(t, what+" forward", forward, whole)
+	p.After, p.Before = "", whole[len(whole)-1]
+	backward = append(backward, p.Before)
+	for page := list(p); len(page) > 0; page = list(p) {
+		backward = append(slices.Clone(page), backward...)
+		p.Before = page[0]
+	}
+	same(t, what+" backward", backward, whole)
+	same(t, what+" between", list(store.Page{Asc: asc, Limit: 2, After: whole[1], Before: whole[5]}), whole[2:4])
 }
 
 func testAgentNames(t *testing.T, s *store.Store) {
@@ -244,13 +281,13 @@ func testConversationList(t *testing.T, s *store.Store) {
 	}{
 		{"of an agent", store.ConversationFilter{AgentID: sc.agent.ID}, []int{0, 5, 2, 3}},
 		{"of all", store.ConversationFilter{}, []int{0, 5, 4, 2, 3}},
-		{"hidden too", store.ConversationFilter{AgentID: sc.agent.ID, IncludeHidden: true, Limit: 20}, nil},
+		{"hidden too", store.ConversationFilter{AgentID: sc.agent.ID, IncludeHidden: true, Page: store.Page{Limit: 20}}, nil},
 		{"own too", store.ConversationFilter{AgentID: sc.agent.ID, IncludeOwn: true}, []int{0, 5, 2, 3, 6}},
 		{"search", store.ConversationFilter{SummarySearch: "üBER_"}, []int{2}},
 		{"search id", store.ConversationFilter{SummarySearch: all[5].ID}, []int{5}},
 		{"search is no pattern", store.ConversationFilter{SummarySearch: "ber%"}, []int{}},
 		{"unknown agent", store.ConversationFilter{AgentID: "agent-none"}, []int{}},
-		{"after", store.ConversationFilter{AgentID: sc.agent.ID, After: all[5].ID, Limit: 1}, []int{2}},
+		{"after", store.ConversationFilter{AgentID: sc.agent.ID, Page: store.Page{After: all[5].ID, Limit: 1}}, []int{2}},
 	} {
 		got := ids(must(s.Conversations(t.Context(), c.filter))(t), conversationID)
 		if c.want == nil { // 1 and 3 are as old as each other: their ids decide
@@ -264,7 +301,7 @@ func testConversationList(t *testing.T, s *store.Store) {
 		}
 		same(t, c.name, got, want)
 	}
-	_, err := s.Conversations(t.Context(), store.ConversationFilter{After: "conv-none"})
+	_, err := s.Conversations(t.Context(), store.ConversationFilter{Page: store.Page{After: "conv-none"}})
 	wantCode(t, err, agent.CodeNotFound)
 }
 
