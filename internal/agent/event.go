@@ -13,6 +13,8 @@ type Event struct {
 	// boot id it makes the stable event id that all connections see.
 	N     uint64
 	Scope Scope
+	// Seq is the event's place in the log of its run, from 1; 0 = not stored.
+	Seq int64
 	// TurnID, RunID, StepID and MessageID are empty where they do not apply.
 	TurnID    string
 	RunID     string

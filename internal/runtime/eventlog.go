@@ -64,6 +64,7 @@ func (l *eventLog) emit(ev *agent.Event) {
 	default:
 		if data, err := encodeEvent(ev); err == nil {
 			l.seq++
+			ev.Seq = l.seq
 			le.row = store.RunEvent{
 				RunID: l.run, Seq: l.seq, Kind: ev.Payload.Kind(), Data: data,
 				At: ev.At, Expires: ev.At.Add(logRetention),
@@ -135,7 +136,7 @@ func DecodeEvent(row store.RunEvent) (*agent.Event, error) {
 		return nil, fmt.Errorf("read entry %d of run %s: %w", row.Seq, row.RunID, err)
 	}
 	return &agent.Event{
-		TurnID: r.TurnID, RunID: r.RunID, StepID: r.StepID, MessageID: r.MessageID, At: r.At, Payload: p,
+		Seq: row.Seq, TurnID: r.TurnID, RunID: r.RunID, StepID: r.StepID, MessageID: r.MessageID, At: r.At, Payload: p,
 	}, nil
 }
 
