@@ -570,7 +570,7 @@ func TestOrphanedTurn(t *testing.T) {
 			open := make(chan struct{})
 			model := fake.New(fake.Answer{fake.Gate(open), fake.Text("done")})
 			s := transcript.Start(t, model, transcript.Options{OrphanGrace: time.Millisecond})
-			scope, rt := start(t, s)
+			_, rt := start(t, s)
 			p := dial(t, s)
 			p.send(`{"type":"input","request_id":"i","runtime":` + rt +
 				`,"payload":{"kind":"create_message","messages":[{"role":"user","content":"hi"}]` + tt.keep + `}}`)
@@ -584,23 +584,15 @@ func TestOrphanedTurn(t *testing.T) {
 			if tt.keep != "" {
 				close(open)
 			}
-			deadline := time.Now().Add(patience)
-			for {
-				state, err := s.Runtime.Status(t.Context(), scope)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !state.Processing {
-					break
-				}
+			var turn *agent.Turn
+			for deadline := time.Now().Add(patience); turn == nil || turn.StopReason == ""; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the turn goes on")
 				}
-				time.Sleep(time.Millisecond)
-			}
-			turn, err := s.Store.Turn(t.Context(), ack.Turn)
-			if err != nil {
-				t.Fatal(err)
+				var err error
+				if turn, err = s.Store.Turn(t.Context(), ack.Turn); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if turn.StopReason != tt.want {
 				t.Errorf("the turn ended with %q, want %q", turn.StopReason, tt.want)
