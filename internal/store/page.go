@@ -53,8 +53,10 @@ func (s *Store) place(ctx context.Context, q *selection, l listing, id string, v
 	if id == "" {
 		return nil
 	}
-	values := []any{value, id}
-	if value == nil || len(l.keys) != 2 {
+	var values []any
+	if value != nil && len(l.keys) == 2 {
+		values = []any{*value, id}
+	} else {
 		values = make([]any, len(l.keys))
 		into := make([]any, len(l.keys))
 		for i := range into {
@@ -69,8 +71,7 @@ func (s *Store) place(ctx context.Context, q *selection, l listing, id string, v
 			return notFound(l.noun, id)
 		}
 	}
-	keys := strings.Join(l.keys, ", ")
-	q.where("("+keys+") "+side+" ("+marks(keys)+")", values...)
+	q.where("("+strings.Join(l.keys, ", ")+") "+side+" (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
 	return nil
 }
 

@@ -40,9 +40,11 @@ func (q *selection) anyListed(column string, values []string) error {
 		if err != nil {
 			return err
 		}
-		// Portable, and minding case: a text from which something was cut has it.
-		conds = append(conds, "replace("+column+", ?, '') <> "+column)
-		args = append(args, text)
+		for _, before := range []string{"[", ","} { // a quote inside a text has "\" before it
+			// Portable, and minding case: a text from which something was cut has it.
+			conds = append(conds, "replace("+column+", ?, '') <> "+column)
+			args = append(args, before+text)
+		}
 	}
 	if len(conds) > 0 {
 		q.where("("+strings.Join(conds, " OR ")+")", args...)

@@ -287,6 +287,10 @@ func testConversationList(t *testing.T, s *store.Store) {
 		{"search id", store.ConversationFilter{SummarySearch: all[5].ID}, []int{5}},
 		{"search is no pattern", store.ConversationFilter{SummarySearch: "ber%"}, []int{}},
 		{"unknown agent", store.ConversationFilter{AgentID: "agent-none"}, []int{}},
+		{"archived", store.ConversationFilter{Archived: ptr(true)}, []int{2}},
+		{"not archived", store.ConversationFilter{Archived: ptr(false)}, []int{0, 5, 4, 3}},
+		{"by creation", store.ConversationFilter{Order: store.ConversationsByCreation}, []int{5, 4, 3, 2, 0}},
+		{"oldest first", store.ConversationFilter{Order: store.ConversationsByCreation, Page: store.Page{Asc: true, Before: all[3].ID}}, []int{0, 2}},
 		{"after", store.ConversationFilter{AgentID: sc.agent.ID, Page: store.Page{After: all[5].ID, Limit: 1}}, []int{2}},
 	} {
 		got := ids(must(s.Conversations(t.Context(), c.filter))(t), conversationID)
@@ -300,6 +304,25 @@ func testConversationList(t *testing.T, s *store.Store) {
 			want = append(want, all[i].ID)
 		}
 		same(t, c.name, got, want)
+	}
+	// Without a message or a run: last, whatever the direction.
+	ran := &scene{T: t, s: s, agent: other.agent, conv: all[4], lease: acquire(t, s, all[4].ID)}
+	_, run := ran.ended(agent.StopEndTurn)
+	ran.commit(&store.Change{Runs: []*agent.Run{run}})
+	list := func(order store.ConversationOrder, p store.Page) []string {
+		return ids(must(s.Conversations(t.Context(), store.ConversationFilter{Order: order, IncludeHidden: true, Page: p}))(t), conversationID)
+	}
+	for _, asc := range []bool{false, true} {
+		by := list(store.ConversationsByMessage, store.Page{Asc: asc})
+		talked := []string{all[0].ID, all[3].ID}
+		if asc {
+			slices.Reverse(talked)
+		}
+		same(t, "by message", by[:2], talked)
+		same(t, "by completion", list(store.ConversationsByCompletion, store.Page{Asc: asc})[0], all[4].ID)
+		for _, order := range []store.ConversationOrder{store.ConversationsByMessage, store.ConversationsByCompletion, store.ConversationsByActivity} {
+			bothWays(t, fmt.Sprint(order, " ", asc), list(order, store.Page{Asc: asc}), asc, func(p store.Page) []string { return list(order, p) })
+		}
 	}
 	_, err := s.Conversations(t.Context(), store.ConversationFilter{Page: store.Page{After: "conv-none"}})
 	wantCode(t, err, agent.CodeNotFound)

@@ -42,6 +42,12 @@ func testTenants(t *testing.T, a, b *store.Store) {
 		"cursor":        second(b.Messages(ctx, store.MessageFilter{AgentID: agentID, AfterID: c.Messages[0].ID})),
 		"secrets":       b.ChangeSecrets(ctx, agentID, map[string][]byte{"S": {2}}, nil),
 		"provider":      b.DeleteProvider(ctx, "p"),
+		"run cursor":    second(b.Runs(ctx, store.RunFilter{Page: store.Page{After: c.Runs[0].ID}})),
+		"step cursor":   second(b.Steps(ctx, store.StepFilter{Page: store.Page{After: c.Steps[0].ID}})),
+		"feedback":      second(b.SetStepFeedback(ctx, c.Steps[0].ID, "positive", nil)),
+		"callback":      nilFound(b.Callback(ctx, c.Runs[0].ID)),
+		"run of a key":  nilFound(b.RunByOTID(ctx, convID, "k1")),
+		"last run":      nilFound(b.LastRun(ctx, agentID)),
 	} {
 		if agent.CodeOf(err) != agent.CodeNotFound {
 			t.Errorf("%s of another tenant: %v", what, err)
@@ -60,6 +66,12 @@ func testTenants(t *testing.T, a, b *store.Store) {
 		"runs":          len(must(b.RunsOf(ctx, convID, 0))(t)),
 		"events":        len(must(b.Events(ctx, c.Runs[0].ID, 0, 0))(t)),
 		"last event":    int(must(b.LastEventSeq(ctx, c.Runs[0].ID))(t)),
+		"oldest event":  int(must(b.OldestEventSeq(ctx, c.Runs[0].ID))(t)),
+		"all runs":      len(must(b.Runs(ctx, store.RunFilter{}))(t)),
+		"all steps":     len(must(b.Steps(ctx, store.StepFilter{}))(t)),
+		"all messages":  len(must(b.Messages(ctx, store.MessageFilter{}))(t)),
+		"of the run":    len(must(b.MessagesOfRun(ctx, c.Runs[0].ID, store.MessageFilter{}))(t)),
+		"callbacks":     len(must(b.DueCallbacks(ctx, at(1000)))(t)),
 		"parked":        len(must(b.ParkedTurns(ctx))(t)),
 		"unfinished":    len(must(b.Unfinished(ctx))(t)),
 		"pruned":        must(b.PruneEvents(ctx, at(1000)))(t),
@@ -85,4 +97,12 @@ func testTenants(t *testing.T, a, b *store.Store) {
 	same(t, "secrets", must(a.Secrets(ctx, agentID))(t), map[string][]byte{"S": {1}})
 	same(t, "last event", must(a.LastEventSeq(ctx, c.Runs[0].ID))(t), int64(1))
 	sc.say(1)
+}
+
+// nilFound takes nothing found for an error, as others report it.
+func nilFound[T any](v *T, err error) error {
+	if v == nil && err == nil {
+		return agent.Errorf(agent.CodeNotFound, "nothing found")
+	}
+	return err
 }
