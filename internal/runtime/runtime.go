@@ -217,6 +217,13 @@ func (m *Manager) live(conversationID string) *actor {
 	return m.actors[conversationID]
 }
 
+// Live is how many conversations are at work or have just been.
+func (m *Manager) Live() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.actors)
+}
+
 func (m *Manager) forget(a *actor) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -105,7 +105,7 @@ func (b *bench) idle() error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(35 * time.Second) // idle actors leave after 30 s
+	time.Sleep(45 * time.Second) // idle actors leave after 30 s
 	full, err := rss(pid)
 	if err != nil {
 		return err
