@@ -2,7 +2,6 @@ package appserver
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"slices"
 	"strings"
@@ -201,13 +200,7 @@ func (l *listing) variants(m *agent.Message) []protocol.Message {
 		head.ToolReturn = toolReturn(m.Parts)
 	case agent.RoleSummary:
 		text := agent.TextOf(m.Parts)
-		head.MessageType, head.Summary = "summary_message", &text
-		if len(m.Stats) > 0 {
-			head.CompactionStats = new(protocol.CompactionStats)
-			if json.Unmarshal(m.Stats, head.CompactionStats) != nil {
-				head.CompactionStats = nil
-			}
-		}
+		head.MessageType, head.Summary, head.CompactionStats = "summary_message", &text, compactionStats(m)
 	case agent.RoleAssistant:
 		return answerVariants(head, m)
 	default:

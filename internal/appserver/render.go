@@ -1,10 +1,12 @@
 package appserver
 
 import (
+	"encoding/json"
 	"maps"
 	"strconv"
 
 	"mneme/internal/agent"
+	"mneme/internal/runtime"
 	"mneme/protocol"
 )
 
@@ -109,6 +111,10 @@ func (r *renderer) delta(ev *agent.Event) protocol.Delta {
 		return r.liveOutput(ev, p)
 	case agent.CallReturned:
 		return r.callReturned(ev, p)
+	case agent.Compacting:
+		return r.compacting(ev, p)
+	case agent.Compacted:
+		return r.compacted(ev, p.Message)
 	case agent.Status:
 		return &protocol.StatusDelta{DeltaHead: r.lifeHead(ev), Message: p.Message, Level: p.Level}
 	}
@@ -217,6 +223,38 @@ func (r *renderer) callHead(ev *agent.Event, c *agent.ToolCall) protocol.DeltaHe
 // id makes the id of a record that is not stored: the same on every connection.
 func (r *renderer) id(prefix string, ev *agent.Event) string {
 	return prefix + "-" + r.feed.door.rt.EventID(ev.N)
+}
+
+// compacting tells that a turn sums up what no longer fits. Who asks for a
+// compaction hears of it by the answer only.
+func (r *renderer) compacting(ev *agent.Event, p agent.Compacting) protocol.Delta {
+	if p.Trigger == runtime.TriggerManual {
+		return nil
+	}
+	data, err := json.Marshal(map[string]string{"trigger": p.Trigger})
+	if err != nil {
+		data = nil // a string always encodes
+	}
+	return &protocol.EventDelta{DeltaHead: r.streamHead(ev, r.id("event", ev)), Kind: "compaction", Data: data}
+}
+
+func (r *renderer) compacted(ev *agent.Event, m *agent.Message) protocol.Delta {
+	stats := compactionStats(m)
+	if stats != nil && stats.Trigger == runtime.TriggerManual {
+		return nil
+	}
+	return &protocol.SummaryDelta{
+		DeltaHead: r.streamHead(ev, m.ID), Summary: agent.TextOf(m.Parts), CompactionStats: stats,
+	}
+}
+
+// compactionStats reads what a compaction did; nil = not known.
+func compactionStats(m *agent.Message) *protocol.CompactionStats {
+	stats := new(protocol.CompactionStats)
+	if len(m.Stats) == 0 || json.Unmarshal(m.Stats, stats) != nil {
+		return nil
+	}
+	return stats
 }
 
 func (r *renderer) answerStored(ev *agent.Event, p agent.AnswerStored) ([]*frame, error) {

@@ -14,7 +14,7 @@
 //	a< {"type":"input_accepted",...}
 //
 // The section model holds one answer per paragraph, one step per line: `text`,
-// `think`, `call NAME JSON`, `status CODE TEXT`, `cut`, `length`, `hang`, and
+// `think`, `call NAME JSON`, `status CODE TEXT`, `cut`, `overflow`, `length`, `hang`, and
 // `gate NAME`, which waits for the line `open NAME` of the frames.
 //
 // A line of the section frames begins with the name of a connection, which is

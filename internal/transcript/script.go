@@ -62,6 +62,8 @@ func parseStep(line string, g *gates) (fake.Step, error) {
 		code, message, _ := strings.Cut(rest, " ")
 		n, err := strconv.Atoi(code)
 		return fake.Status(n, message), err
+	case "overflow":
+		return fake.Overflow(), nil
 	case "cut":
 		return fake.Cut(), nil
 	case "hang":
