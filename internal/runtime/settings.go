@@ -170,7 +170,7 @@ func (a *actor) env() *tool.Env {
 	e := &tool.Env{
 		Scope: a.scope, WireConv: a.conv.WireID(), AgentName: a.agent.Name, Cwd: a.cwd(),
 		MemoryRoot: a.m.cfg.MemoryRoot, OutputDir: a.m.cfg.OutputDir, SkillDirs: a.m.cfg.SkillDirs,
-		Mode: a.mode(), Rules: a.rules, Headless: a.turn.Options.Headless, Disallowed: a.turn.Options.Disallowed,
+		Mode: a.mode(), Rules: a.rules, Headless: a.turn.Options.Headless, Disallowed: a.turn.Options.Disallowed, Log: a.m.log,
 	}
 	if a.m.cfg.MemoryDir != nil {
 		e.MemoryDir = a.m.cfg.MemoryDir(a.agent.ID)
