@@ -50,7 +50,7 @@ func TestPresenceCountsWatchers(t *testing.T) {
 
 func TestEventIDsAreStableAndUnique(t *testing.T) {
 	a, b := bus.New(nil), bus.New(nil)
-	if a.EventID(1) != a.EventID(1) {
+	if first := a.EventID(1); first != a.EventID(1) {
 		t.Error("the id of one event changed")
 	}
 	if a.EventID(1) == a.EventID(2) || a.EventID(1) == b.EventID(1) {
