@@ -19,6 +19,8 @@ const (
 	CodeQueueFull      Code = "queue_full"       //
 	CodeNotPending     Code = "not_pending"      // the call was answered already, or never asked
 	CodeMemoryConflict Code = "memory_conflict"  // uncommitted edits, or a text that no longer matches
+	CodeAmbiguous      Code = "ambiguous"        // several things fit what was named
+	CodeReadOnly       Code = "read_only"        // what shall change is marked as read-only
 	CodeUnauthorized   Code = "unauthorized"     //
 	CodeTooLarge       Code = "too_large"        //
 	CodeNotBuilt       Code = "not_built"        // known, but not offered by this server

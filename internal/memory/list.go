@@ -36,7 +36,7 @@ func (m *Memory) List(ctx context.Context, agentID string) ([]Entry, error) {
 func (s *Snapshot) Entries() []Entry {
 	var files []*File
 	for _, f := range s.Files {
-		if f.Kind != KindOther && !strings.HasPrefix(f.Path, ".") && !strings.Contains(f.Path, "/.") {
+		if f.Served() {
 			files = append(files, f)
 		}
 	}

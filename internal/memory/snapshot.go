@@ -111,13 +111,22 @@ func (f *File) FrontText(key string) string {
 	return s
 }
 
-// Tags are the texts below "tags" in the front matter.
+// Tags are the texts below "tags" in the front matter, or what it names in one
+// line, separated by commas.
 func (f *File) Tags() []string {
-	list, _ := f.Front["tags"].([]any)
 	var tags []string
-	for _, v := range list {
-		if s, ok := v.(string); ok {
-			tags = append(tags, s)
+	switch v := f.Front["tags"].(type) {
+	case []any:
+		for _, item := range v {
+			if s, ok := item.(string); ok {
+				tags = append(tags, s)
+			}
+		}
+	case string:
+		for s := range strings.SplitSeq(v, ",") {
+			if s = strings.TrimSpace(s); s != "" {
+				tags = append(tags, s)
+			}
 		}
 	}
 	return tags
