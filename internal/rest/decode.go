@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -106,8 +107,10 @@ func decodeAny[T any](d *Door, w http.ResponseWriter, r *http.Request) (v T, giv
 }
 
 // unmarshal is json.Unmarshal whose errors are 422.
-func unmarshal(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
+func unmarshal(data []byte, v any) error { return unmarshalFault(json.Unmarshal(data, v)) }
+
+// unmarshalFault turns an error of json.Unmarshal into a 422 that names the field.
+func unmarshalFault(err error) error {
 	var wrong *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	var h *httpError
@@ -131,8 +134,11 @@ func unmarshal(data []byte, v any) error {
 // typeName says in words of JSON what a field wants.
 func typeName(e *json.UnmarshalTypeError) string {
 	t := e.Type
-	for t.Kind().String() == "ptr" {
+	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return "an ISO 8601 date"
 	}
 	switch kind := t.Kind().String(); {
 	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
@@ -268,9 +274,26 @@ func (t *date) UnmarshalJSON(data []byte) error {
 	}
 	var ok bool
 	if t.Time, ok = parseDate(s); !ok {
-		return unprocessable("body", "%q is not an ISO 8601 date", s)
+		return wrongType[time.Time](data)
 	}
 	return nil
+}
+
+// wrongType is the error of an UnmarshalJSON that wants a T. The decoder adds the
+// path of the field.
+func wrongType[T any](data []byte) error {
+	kind := "number"
+	switch data[0] {
+	case '"':
+		kind = "string " + quoted(strings.Trim(string(data), `"`))
+	case '{':
+		kind = "object"
+	case '[':
+		kind = "array"
+	case 't', 'f':
+		kind = "bool"
+	}
+	return &json.UnmarshalTypeError{Value: kind, Type: reflect.TypeFor[T]()}
 }
 
 // orEmpty makes a nil list an empty one, so that it shows as [].

@@ -1,8 +1,12 @@
 package rest
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"sync"
+
+	"mneme/internal/store"
 )
 
 // paging are the parameters that all lists have; embed it in a query struct.
@@ -69,6 +73,71 @@ func (p *places) find(list, id string) (value int64, ok bool) {
 	defer p.mu.Unlock()
 	value, ok = p.at[list+" "+id]
 	return value, ok
+}
+
+// page is the page that was asked for of a list, with what is remembered of its
+// cursors.
+func (p *places) page(list string, q paging, presetAsc bool) store.Page {
+	page := store.Page{After: q.After, Before: q.Before, Asc: q.asc(presetAsc)}
+	if v, ok := p.find(list, q.After); ok {
+		page.AfterValue = &v
+	}
+	if v, ok := p.find(list, q.Before); ok {
+		page.BeforeValue = &v
+	}
+	return page
+}
+
+// listName names a list in its order, for places.
+func listName(kind, order string, asc bool) string {
+	return fmt.Sprint(kind, " ", order, " ", asc)
+}
+
+// noteEnds remembers the two rows of a page that a pager may go on from.
+func noteEnds[T any](p *places, list string, rows []T, at func(T) (id string, value int64)) {
+	if len(rows) > 0 {
+		for _, row := range []T{rows[0], rows[len(rows)-1]} {
+			id, value := at(row)
+			p.note(list, id, value)
+		}
+	}
+}
+
+// last is the sort value of rows that have none and are listed last in an ascending
+// list; in a descending one it is 0.
+const last = math.MaxInt64
+
+// scan reads up to limit rows that keep takes, fetching pages of p until there are
+// enough. at says where a row stands.
+func scan[T any](p store.Page, limit int, keep func(T) bool, fetch func(store.Page) ([]T, error), at func(T) (id string, value int64)) ([]T, error) {
+	p.Limit = limit
+	backward := p.Before != "" && p.After == ""
+	var out []T
+	for {
+		rows, err := fetch(p)
+		if err != nil {
+			return nil, err
+		}
+		kept := slices.DeleteFunc(slices.Clone(rows), func(v T) bool { return !keep(v) })
+		if backward {
+			out = append(kept, out...)
+		} else {
+			out = append(out, kept...)
+		}
+		switch {
+		case len(rows) < limit || len(out) >= limit:
+			if backward {
+				return out[max(len(out)-limit, 0):], nil
+			}
+			return out[:min(len(out), limit)], nil
+		case backward:
+			id, value := at(rows[0])
+			p.Before, p.BeforeValue = id, &value
+		default:
+			id, value := at(rows[len(rows)-1])
+			p.After, p.AfterValue = id, &value
+		}
+	}
 }
 
 // window cuts a page out of a whole list that is in the order of the listing, by

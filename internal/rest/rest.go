@@ -53,8 +53,8 @@ type Auth interface {
 	CheckToken(token string) error
 }
 
-// Config wires a Door. Runtime, Roster, Store, Memory, Models and Auth are
-// required.
+// Config wires a Door. Runtime, Roster, Store, Memory, Models, Auth and
+// Sealer are required.
 type Config struct {
 	Runtime *runtime.Manager
 	Roster  *roster.Roster
@@ -62,8 +62,12 @@ type Config struct {
 	Memory  *memory.Memory
 	Models  *llm.Catalogue
 	Auth    Auth
+	// Sealer keeps the secrets of agents.
+	Sealer  Sealer
 	Logger  *slog.Logger // nil = none
 	Version string       // of mneme
+	// System is the system text of agents that are made without one.
+	System string
 	// Retention is how long the events of background runs are kept after their
 	// run was made; 0 = DefaultRetention.
 	Retention time.Duration
@@ -86,8 +90,10 @@ type Door struct {
 	memory  *memory.Memory
 	models  *llm.Catalogue
 	auth    Auth
+	sealer  Sealer
 	log     *slog.Logger
 	version string
+	system  string // of agents that are made without one
 
 	retention    time.Duration
 	allowPrivate bool
@@ -105,7 +111,7 @@ type Door struct {
 func New(cfg Config) *Door {
 	d := &Door{
 		rt: cfg.Runtime, roster: cfg.Roster, store: cfg.Store, memory: cfg.Memory, models: cfg.Models,
-		auth: cfg.Auth, log: cfg.Logger, version: cfg.Version,
+		auth: cfg.Auth, sealer: cfg.Sealer, log: cfg.Logger, version: cfg.Version, system: cfg.System,
 		retention: cfg.Retention, allowPrivate: cfg.AllowPrivate,
 		router: newRouter(tables()...),
 		bodies: semaphore.NewWeighted(bodyBudget),
@@ -139,6 +145,9 @@ func (d *Door) Close(ctx context.Context) error {
 func tables() [][]route {
 	return [][]route{
 		healthRoutes,
+		agentRoutes,
+		conversationRoutes,
+		modelRoutes,
 		notBuiltRoutes,
 	}
 }
