@@ -127,6 +127,7 @@ type TurnOptions struct {
 	MaxSteps           int       `json:"max_steps,omitempty"` // 0 = the setting
 	Model              string    `json:"model,omitempty"`     // override
 	System             *string   `json:"system,omitempty"`    // override
+	Addendum           string    `json:"addendum,omitempty"`  // follows the system prompt of this turn; never part of it
 	ClientTools        []ToolDef `json:"client_tools,omitempty"`
 	// Headless denies what would ask (execution_settings).
 	Headless   bool     `json:"headless,omitempty"`

@@ -82,6 +82,9 @@ func (a *actor) prepare(ctx context.Context, w *asking, tools []agent.ToolDef) e
 	if a.turn.Options.System != nil {
 		system = *a.turn.Options.System
 	}
+	if add := a.turn.Options.Addendum; add != "" {
+		system += "\n\n" + add
+	}
 	a.step.Model = info.Handle
 	w.model = model
 	w.req = &llm.Request{
