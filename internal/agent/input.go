@@ -132,6 +132,8 @@ type TurnOptions struct {
 	// Headless denies what would ask (execution_settings).
 	Headless   bool     `json:"headless,omitempty"`
 	Disallowed []string `json:"disallowed,omitempty"`
+	// Allowed are rules that hold for this turn alone.
+	Allowed []string `json:"allowed,omitempty"`
 	// WithUsage adds the turn's usage to its end event.
 	WithUsage bool `json:"with_usage,omitempty"`
 }

@@ -69,6 +69,11 @@ func startRuntime(ctx context.Context, k *call, cmd *protocol.RuntimeStart) (*pr
 		if err := k.door.rt.ChangeSettingsQuietly(ctx, sub.feed.scope, change); err != nil {
 			return resp, err
 		}
+		state, err := k.door.rt.Status(ctx, sub.feed.scope)
+		if err != nil {
+			return resp, err
+		}
+		k.door.rt.Notify(sub.feed.scope, agent.DeviceChanged{State: state}) // for those who watch already
 	}
 	k.door.rt.SetExternal(k.id, sub.feed.scope, externalGroups(cmd.ExternalTools))
 	if err := k.showRows(ctx, resp, ag, conv); err != nil {

@@ -42,7 +42,8 @@ func (f *feed) headless(o *agent.TurnOptions) {
 	if s == nil {
 		return
 	}
-	o.Headless, o.WithUsage, o.Disallowed = true, true, s.DisallowedTools
+	o.Headless, o.WithUsage = true, true
+	o.Allowed, o.Disallowed = s.AllowedTools, s.DisallowedTools
 	if s.MaxTurns != nil {
 		o.MaxSteps = *s.MaxTurns
 	}

@@ -2,7 +2,6 @@ package appserver
 
 import (
 	"encoding/json"
-	"maps"
 	"strconv"
 
 	"mneme/internal/agent"
@@ -35,11 +34,6 @@ type renderer struct {
 	failed   *agent.Error // of the step, told by loop_error already
 	dequeued bool         // the turn took inputs from the queue
 	queue    []agent.QueueItem
-
-	loop     agent.State // the last one shown
-	starting bool        // queued inputs joined, no loop status came since
-	retrying string      // the step that is asked again under its own id
-	settled  bool        // a call was answered, no other was asked since
 }
 
 // event renders one event. Most give one frame, some give none.
@@ -50,15 +44,9 @@ func (r *renderer) event(ev *agent.Event) ([]*frame, error) {
 	case agent.ReasoningDelta:
 		return r.text(ev, p.Part, p.Text, true), nil
 	case agent.LoopChanged:
-		return r.loopChanged(ev, p.State)
+		return r.snapshot(ev, snapLoop, loopStatus(p.State))
 	case agent.DeviceChanged:
-		if r.settled {
-			p.State.Pending = nil // the next question comes first
-		}
 		return r.snapshot(ev, snapDevice, r.feed.door.deviceStatus(p.State))
-	case agent.CallSettled:
-		r.settled = true
-		return nil, nil
 	case agent.QueueChanged:
 		return r.queueChanged(ev, p)
 	case agent.TurnFinished:
@@ -70,7 +58,6 @@ func (r *renderer) event(ev *agent.Event) ([]*frame, error) {
 	case agent.Retrying:
 		return r.retry(ev, p)
 	case agent.CallAsked:
-		r.settled = false
 		if p.Call.Kind == agent.CallClientTool {
 			return nil, nil
 		}
@@ -89,7 +76,6 @@ func (r *renderer) event(ev *agent.Event) ([]*frame, error) {
 func (r *renderer) delta(ev *agent.Event) protocol.Delta {
 	switch p := ev.Payload.(type) {
 	case agent.InputJoined:
-		r.starting = r.starting || !p.Direct
 		return userDelta(ev, p)
 	case agent.CallMade:
 		d := &protocol.ToolCallDelta{DeltaHead: r.streamHead(ev, callMessageID(ev.MessageID, p.Call.ID))}
@@ -288,33 +274,6 @@ func (r *renderer) queueChanged(ev *agent.Event, p agent.QueueChanged) ([]*frame
 	}
 	more, err := r.one(ev, queueUpdate(p.Queue, p.Removed))
 	return append(frames, more...), err
-}
-
-// loopChanged renders a loop status. Two things of the runtime's do not show:
-// that a step is asked again under its own id, and, where queued inputs begin a
-// turn, its step in the idle status before.
-func (r *renderer) loopChanged(ev *agent.Event, s agent.State) ([]*frame, error) {
-	if r.retrying != "" && r.retrying == ev.StepID && len(s.Steps) == 0 && s.Loop != agent.LoopIdle {
-		return nil, nil
-	}
-	if r.starting && s.Loop == agent.LoopIdle {
-		s.StepKeys = maps.Clone(s.StepKeys)
-		delete(s.StepKeys, ev.StepID)
-	}
-	r.starting, r.retrying, r.loop = false, "", s
-	return r.snapshot(ev, snapLoop, loopStatus(s))
-}
-
-// active shows the step as active before the first that is told of it, where
-// that is not a piece of its answer.
-func (r *renderer) active(ev *agent.Event) ([]*frame, error) {
-	if r.loop.Loop != agent.LoopProcessing || len(r.loop.Steps) > 0 {
-		return nil, nil
-	}
-	s := r.loop
-	s.Steps = []string{ev.StepID}
-	r.loop = s
-	return r.snapshot(ev, snapLoop, loopStatus(s))
 }
 
 func usageOf(u agent.Usage) protocol.Usage {

@@ -16,15 +16,10 @@ func (r *renderer) stepFailed(ev *agent.Event, p agent.StepFailed) ([]*frame, er
 	if loop.APIError.ErrorType != "llm_error" {
 		loop.StopReason = protocol.StopError
 	}
-	frames, err := r.active(ev)
+	frames, err := r.one(ev, &protocol.StreamDelta{Delta: loop})
 	if err != nil {
 		return nil, err
 	}
-	first, err := r.one(ev, &protocol.StreamDelta{Delta: loop})
-	if err != nil {
-		return nil, err
-	}
-	frames = append(frames, first...)
 	e := &protocol.ErrorDelta{
 		DeltaHead: r.streamHead(ev, r.id("error", ev)),
 		Message:   p.Error.Message, Detail: detail(p.Error), ErrorType: errorType(p.Error), Retryable: p.Error.Retryable,
@@ -81,20 +76,11 @@ func (r *renderer) turnFinished(ev *agent.Event, p agent.TurnFinished) ([]*frame
 // retry renders that the model is asked again. A step of which something was
 // shown is void, and another is asked in its place.
 func (r *renderer) retry(ev *agent.Event, p agent.Retrying) ([]*frame, error) {
-	var frames []*frame
-	if len(p.Voided) == 0 && p.Reason != "restart" {
-		var err error
-		if frames, err = r.active(ev); err != nil {
-			return nil, err
-		}
-		r.retrying = ev.StepID
-	}
-	more, err := r.one(ev, &protocol.StreamDelta{Delta: r.retryDelta(ev, p)})
-	return append(frames, more...), err
+	return r.one(ev, &protocol.StreamDelta{Delta: r.retryDelta(ev, p)})
 }
 
 func (r *renderer) retryDelta(ev *agent.Event, p agent.Retrying) protocol.Delta {
-	if r.retrying == ev.StepID {
+	if len(p.Voided) == 0 && p.Reason != "restart" {
 		data, err := json.Marshal(map[string]any{
 			"attempt": p.Attempt, "max_attempts": p.Max, "delay_ms": p.Delay.Milliseconds(), "message": p.Message,
 		})

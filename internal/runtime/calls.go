@@ -190,12 +190,12 @@ func (a *actor) answer(callID string, ans Answer, ack func()) error {
 	if err := a.commit(c); err != nil {
 		return err
 	}
-	a.set(func(s *agent.State) { s.Pending = pending })
 	a.emit(agent.CallSettled{Call: &call})
 	a.emitLoop(agent.LoopApproval, []string{a.step.ID}, nil)
-	a.emitDevice(func(*agent.State) {})
+	a.emitDevice(func(s *agent.State) { s.Pending = nil }) // until the next one is asked
 	ack()
 	if len(pending) > 0 {
+		a.set(func(s *agent.State) { s.Pending = pending })
 		a.emitLoop(agent.LoopApproval, []string{a.step.ID}, nil)
 		a.emit(agent.CallAsked{Call: pending[0]})
 		a.emitDevice(func(*agent.State) {})

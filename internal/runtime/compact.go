@@ -110,6 +110,9 @@ func (a *actor) compact(trigger string, override *CompactSettings, done func(*Co
 		n = orDefault(prompt.Cut(msgs, *s.Share, c.window), len(msgs))
 	}
 	n = min(n, settled(msgs))
+	if trigger != TriggerManual {
+		n = min(n, answeredPart(msgs))
+	}
 	c.evict, c.keep = msgs[:n], msgs[n:]
 	if n == 0 || n == 1 && msgs[0].Role == agent.RoleSummary {
 		done(&Compaction{Summary: summaryOf(msgs), Before: len(msgs) + 1, After: len(msgs) + 1, NothingToDo: true}, nil)
@@ -168,6 +171,17 @@ func settled(msgs []*agent.Message) int {
 		break
 	}
 	return len(msgs)
+}
+
+// answeredPart is how many messages may leave in the middle of a turn: what the
+// model has not answered yet stays.
+func answeredPart(msgs []*agent.Message) int {
+	for i := len(msgs) - 1; i >= 0; i-- {
+		if role := msgs[i].Role; role == agent.RoleAssistant || role == agent.RoleTool || role == agent.RoleSummary {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 func summaryOf(msgs []*agent.Message) string {

@@ -39,8 +39,8 @@ func (m *Manager) ChangeSettings(ctx context.Context, scope agent.Scope, ch Chan
 	return m.change(ctx, scope, ch, false)
 }
 
-// ChangeSettingsQuietly is ChangeSettings without the status of a command
-// around it; watchers still hear of the new device state.
+// ChangeSettingsQuietly is ChangeSettings without a word: the door tells the
+// watchers in its own order.
 func (m *Manager) ChangeSettingsQuietly(ctx context.Context, scope agent.Scope, ch Change) error {
 	return m.change(ctx, scope, ch, true)
 }
@@ -167,10 +167,14 @@ func (a *actor) env() *tool.Env {
 	if a.rules == nil {
 		a.rules = a.readRules()
 	}
+	rules := *a.rules
+	if allowed := a.turn.Options.Allowed; len(allowed) > 0 {
+		rules.Allow = append(slices.Clone(rules.Allow), allowed...)
+	}
 	e := &tool.Env{
 		Scope: a.scope, WireConv: a.conv.WireID(), AgentName: a.agent.Name, Cwd: a.cwd(),
 		MemoryRoot: a.m.cfg.MemoryRoot, OutputDir: a.m.cfg.OutputDir, SkillDirs: a.m.cfg.SkillDirs,
-		Mode: a.mode(), Rules: a.rules, Headless: a.turn.Options.Headless, Disallowed: a.turn.Options.Disallowed, Log: a.m.log,
+		Mode: a.mode(), Rules: &rules, Headless: a.turn.Options.Headless, Disallowed: a.turn.Options.Disallowed, Log: a.m.log,
 	}
 	if a.m.cfg.MemoryDir != nil {
 		e.MemoryDir = a.m.cfg.MemoryDir(a.agent.ID)

@@ -35,8 +35,7 @@ type asking struct {
 	err    error
 }
 
-// ask sends the current step to the model. What cannot even be sent ends the
-// turn.
+// ask shows that the current step is sent to the model, and sends it.
 func (a *actor) ask() {
 	if a.stopping() {
 		return // the open step is in the journal
@@ -46,15 +45,21 @@ func (a *actor) ask() {
 		a.fail(modelError(err), false)
 		return
 	}
+	a.emit(agent.StepStarted{N: a.step.N})
+	a.emitLoop(agent.LoopWaiting, a.snapshot().Steps, nil)
+	a.emitLoop(agent.LoopProcessing, nil, nil)
+	a.send(tools)
+}
+
+// send sends the current step to the model. What cannot even be sent ends the
+// turn.
+func (a *actor) send(tools []agent.ToolDef) {
 	if !a.fitOrCompact(tools) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(a.m.work)
 	w := &asking{a: a, step: a.step, cancel: cancel}
 	a.asking = w
-	a.emit(agent.StepStarted{N: a.step.N})
-	a.emitLoop(agent.LoopWaiting, a.snapshot().Steps, nil)
-	a.emitLoop(agent.LoopProcessing, nil, nil)
 	if err := a.prepare(ctx, w, tools); err != nil {
 		cancel(nil)
 		a.asking = nil
@@ -150,8 +155,7 @@ func (w *asking) take(p llm.Part) bool {
 	}
 	if !w.first && (p.Kind == llm.PartText || p.Kind == llm.PartReasoning || p.Kind == llm.PartCall) {
 		w.first, w.at = true, time.Now()
-		w.a.set(func(s *agent.State) { s.Loop, s.Steps = w.started.Loop, w.started.Steps })
-		w.emit(agent.LoopChanged{State: w.started})
+		w.show()
 	}
 	switch p.Kind {
 	case llm.PartText:
@@ -176,6 +180,12 @@ func (w *asking) take(p llm.Part) bool {
 		w.finish = p.Finish
 	}
 	return true
+}
+
+// show tells that the model is answering this step.
+func (w *asking) show() {
+	w.a.set(func(s *agent.State) { s.Loop, s.Steps = w.started.Loop, w.started.Steps })
+	w.emit(agent.LoopChanged{State: w.started})
 }
 
 // grow adds text to the last part, or begins a new one.
@@ -246,6 +256,9 @@ func (a *actor) answered(w *asking) {
 	w.over = true
 	w.settle()
 	w.mu.Unlock()
+	if !w.first && a.attempt == 0 {
+		w.show() // it ended without a word
+	}
 	if w.err != nil {
 		a.askFailed(w)
 		return
@@ -321,10 +334,15 @@ func (a *actor) askFailed(w *asking) {
 	a.emit(r)
 	a.retry = time.AfterFunc(delay, func() {
 		a.post(func(a *actor) {
-			if a.retry != nil {
+			switch {
+			case a.retry == nil: // aborted
+			case w.first:
 				a.retry = nil
 				a.emitLoop(agent.LoopSending, a.snapshot().Steps, nil)
 				a.ask()
+			default: // the same step goes on
+				a.retry = nil
+				a.send(w.req.Tools)
 			}
 		})
 	})

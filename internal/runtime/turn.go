@@ -48,12 +48,12 @@ func (a *actor) begin(ins []*agent.Input, direct bool, ack func(Receipt)) (Recei
 	}
 	r := Receipt{InputID: first.ID, Started: true, TurnID: a.turn.ID, RunID: a.run.ID, StepID: a.step.ID}
 	ack(r)
-	a.noteKeys(true)
 	a.emitJoined(joined, direct)
 	if !direct {
 		a.emitQueue()
 		a.emitLoop(agent.LoopIdle, nil, nil)
 	}
+	a.noteKeys(true)
 	a.set(func(s *agent.State) { s.TurnID, s.Processing = a.turn.ID, true })
 	a.emit(agent.TurnStarted{Door: a.turn.Door})
 	a.emitLoop(agent.LoopSending, nil, nil)
