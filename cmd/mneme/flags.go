@@ -37,7 +37,7 @@ var flagDefs = []flagDef{
 	{name: "drain", value: "time", serve: true, server: true, about: "how long a stop waits for running turns (10s)"},
 	{name: "log-level", value: "level", serve: true, server: true, about: "debug, info, warn or error"},
 	{name: "openai-api", server: true, about: "announce the OpenAI-compatible API (not in this version: it answers 501)"},
-	{name: "rest", server: true, about: "offer the REST API (not in this version: refused)"},
+	{name: "rest", server: true, about: "offer the Letta REST API on /v1"},
 	{name: "computer-name", value: "name", server: true}, // refused beside --listen
 	{name: "channels", value: "list", server: true},      // likewise
 }

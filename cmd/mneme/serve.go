@@ -31,6 +31,7 @@ func (p *program) serve(command string, args []string) int {
 		return p.fail(err)
 	}
 	cfg.Version = version()
+	cfg.REST = command == "serve" || flags["rest"] != nil
 	cfg.OpenAI = flags["openai-api"] != nil
 	cfg.Log = p.stderr
 
@@ -78,9 +79,6 @@ func (p *program) checkFlags(command string, flags map[string][]string, args []s
 			return fmt.Errorf("--%s cannot be used with --listen", name)
 		}
 	}
-	if flags["rest"] != nil {
-		return errors.New("the REST API is not part of this version of mneme; start without --rest")
-	}
 	return nil
 }
 
@@ -88,10 +86,10 @@ func (p *program) checkFlags(command string, flags map[string][]string, args []s
 func (p *program) introduce(srv *server.Server, command string) {
 	say(p.stderr, "Permission mode: %s", srv.ModeText())
 	if command == "serve" {
-		say(p.stderr, "Doors: App Server. The REST, OpenAI-compatible and MCP doors are not part of this version.")
+		say(p.stderr, "Doors: App Server, REST. The OpenAI-compatible and MCP doors are not part of this version.")
 		say(p.stderr, "Talk to an agent with `mneme chat` in another terminal.")
 	} else if srv.OpenAI() {
-		say(p.stderr, "The OpenAI-compatible API is not part of this version: /v1 answers 501.")
+		say(p.stderr, "The OpenAI-compatible API is not part of this version: its paths answer 501.")
 	}
 	srv.WhenModelKnown(func(text string) { say(p.stderr, "Model: %s", text) })
 }

@@ -96,18 +96,6 @@ const (
 	textUnknown    = "An unknown error occurred"
 )
 
-// notBuilt answers for a route that is known but not offered.
-func notBuilt(rt *route) error {
-	if tolerated[rt.method+" "+rt.path] {
-		return &httpError{Status: http.StatusNotFound, Body: detail{"Not Found"}}
-	}
-	text := rt.doc.summary
-	if text == "" {
-		text = rt.method + " " + rt.path + " is not part of this version of mneme"
-	}
-	return &httpError{Status: http.StatusNotImplemented, Body: detail{text}, Final: true}
-}
-
 // writeError writes the answer to a request that failed. It is the only place
 // that maps errors to statuses.
 func (d *Door) writeError(w http.ResponseWriter, r *http.Request, err error) {

@@ -148,6 +148,8 @@ func tables() [][]route {
 		agentRoutes,
 		conversationRoutes,
 		modelRoutes,
-		notBuiltRoutes,
+		environmentRoutes,
+		openapiRoutes,
+		lackRoutes(),
 	}
 }

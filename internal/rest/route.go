@@ -13,7 +13,9 @@ type handler func(d *Door, w http.ResponseWriter, r *http.Request) error
 
 // A route is one row of a resource's table. The path has no trailing slash; the
 // router accepts one, without redirecting. A label in braces stands for one
-// segment of the path, which may contain an escaped slash; r.PathValue has it.
+// segment of the path, which may contain an escaped slash; r.PathValue has it. A
+// label that ends with "..." stands for all that is left, and the method "*" for all
+// methods.
 type route struct {
 	method string
 	path   string
@@ -39,7 +41,7 @@ type doc struct {
 }
 
 // A router finds the route of a request. It is a tree over the segments of the
-// paths in which a word goes before a label.
+// paths in which a word goes before a label, and that before the rest of a path.
 type router struct {
 	root   *node
 	routes []*route
@@ -48,6 +50,7 @@ type router struct {
 type node struct {
 	words  map[string]*node
 	label  *node
+	rest   *node             // takes all segments that are left
 	routes map[string]*route // by method
 	// names are the labels on the way here, by method: two routes may name the
 	// same segment differently.
@@ -69,6 +72,13 @@ func (t *router) add(rt *route) {
 	n := t.root
 	var names []string
 	for _, seg := range segments(rt.path) {
+		if strings.HasSuffix(seg, "...}") {
+			if n.rest == nil {
+				n.rest = &node{}
+			}
+			n = n.rest
+			continue
+		}
 		if name, ok := strings.CutPrefix(seg, "{"); ok {
 			names = append(names, strings.TrimSuffix(name, "}"))
 			if n.label == nil {
@@ -115,11 +125,14 @@ func (t *router) find(r *http.Request) (rt *route, allow []string) {
 				allow = append(allow, m)
 			}
 		}
-		return n.routes[method] != nil
+		return n.routes[method] != nil || n.routes["*"] != nil
 	})
 	if n == nil {
 		slices.Sort(allow)
 		return nil, allow
+	}
+	if n.routes[method] == nil {
+		method = "*"
 	}
 	for i, name := range n.names[method] {
 		r.SetPathValue(name, values[i])
@@ -145,13 +158,15 @@ func (n *node) find(segs []string, values *[]string, accept func(*node) bool) *n
 			return end
 		}
 	}
-	if n.label == nil || seg == "" {
-		return nil
+	if n.label != nil && seg != "" {
+		*values = append(*values, seg)
+		if end := n.label.find(segs[1:], values, accept); end != nil {
+			return end
+		}
+		*values = (*values)[:len(*values)-1]
 	}
-	*values = append(*values, seg)
-	if end := n.label.find(segs[1:], values, accept); end != nil {
-		return end
+	if n.rest != nil && accept(n.rest) {
+		return n.rest
 	}
-	*values = (*values)[:len(*values)-1]
 	return nil
 }

@@ -17,6 +17,6 @@ func (d *Door) setContext(context.Context, *agent.Agent, []string) error { retur
 func (d *Door) knowsTool(string) bool                                    { return true }
 func (d *Door) namesOfTools([]string) ([]string, error)                  { return nil, nil }
 func (d *Door) toolStates([]string) []toolState                          { return []toolState{} }
-func initialMessages([]initial) ([]agent.InputMessage, error) { return nil, nil }
+func initialMessages([]initial) ([]agent.InputMessage, error)            { return nil, nil }
 
 var baseTools = []string{"conversation_search", "memory_insert", "memory_replace"}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -15,6 +16,7 @@ import (
 	"mneme/internal/llm/offline"
 	"mneme/internal/memory"
 	"mneme/internal/prompt"
+	"mneme/internal/rest"
 	"mneme/internal/roster"
 	"mneme/internal/runtime"
 	"mneme/internal/sandbox"
@@ -34,6 +36,7 @@ type parts struct {
 	runtime *runtime.Manager
 	roster  *roster.Roster
 	door    *appserver.Door
+	rest    *rest.Door // nil = off
 }
 
 // build opens the state and wires everything. On failure what was opened is
@@ -86,7 +89,21 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 		Runtime: p.runtime, Roster: p.roster, Store: p.store, Memory: p.memory, Models: p.models,
 		Auth: checker, Guard: guard, Logger: log,
 	})
+	if cfg.REST {
+		p.rest = rest.New(rest.Config{
+			Runtime: p.runtime, Roster: p.roster, Store: p.store, Memory: p.memory, Models: p.models,
+			Auth: checker, Sealer: sealer, Logger: log, Version: cfg.Version, System: prompt.DefaultSystem(),
+		})
+	}
 	return p, nil
+}
+
+// restHandler is the REST door for the route table, nil if it is off.
+func (p *parts) restHandler() http.Handler {
+	if p.rest == nil {
+		return nil // and not an interface that holds a nil pointer
+	}
+	return p.rest
 }
 
 // agentName names the author of commits; "" lets the id do.
@@ -112,6 +129,9 @@ func (p *parts) close() error {
 	var errs []error
 	if p.door != nil {
 		p.door.Close(p.life) //nolint:errcheck // it says that the context has ended
+	}
+	if p.rest != nil {
+		p.rest.Close(p.life) //nolint:errcheck // as above
 	}
 	if p.runtime != nil {
 		errs = append(errs, p.runtime.Close(p.life))

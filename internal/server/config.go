@@ -99,7 +99,9 @@ type Config struct {
 	AllowOrigin, AllowHost []string
 	Auth                   auth.Options
 	SecretKey              string
-	// OpenAI prints the third line and answers on /v1 (see routes.go).
+	// REST turns the REST door on; OpenAI prints the third line and answers on its
+	// paths (see routes.go).
+	REST    bool
 	OpenAI  bool
 	Version string    // of mneme
 	Log     io.Writer // gets the log; nil = nobody

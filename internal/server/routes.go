@@ -21,6 +21,7 @@ type routes struct {
 	guard  *auth.Guard
 	auth   *auth.Checker
 	app    appDoor
+	rest   http.Handler // nil = off
 	openAI bool
 }
 
@@ -51,10 +52,40 @@ func (t *routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.app.Healthz(w, r)
 	case path == "/app-server-info":
 		t.app.Info(w, r)
+	case forOpenAI(r):
+		switch {
+		case t.openAI:
+			t.notBuilt(w, r)
+		case t.rest != nil && path == modelList:
+			t.rest.ServeHTTP(w, r)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	case t.rest != nil && (strings.HasPrefix(path, "/v1/") || path == "/openapi.json"):
+		t.rest.ServeHTTP(w, r)
 	case t.openAI && strings.HasPrefix(path, "/v1/"):
 		t.notBuilt(w, r)
 	default:
 		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// modelList is the one path that both /v1 doors have.
+const modelList = "/v1/models"
+
+// forOpenAI says whether a request is meant for the OpenAI-compatible door: its own
+// paths, and the list of models without trailing slash, unless a Letta client asks.
+func forOpenAI(r *http.Request) bool {
+	switch path := r.URL.Path; {
+	case path == modelList:
+		agent := r.Header.Get("User-Agent")
+		return r.Method == http.MethodGet && !strings.HasPrefix(agent, "Letta/") && !strings.HasPrefix(agent, "letta-code/")
+	case strings.HasPrefix(path, modelList+"/"):
+		return path != modelList+"/" && !strings.HasPrefix(path, modelList+"/embedding")
+	case path == "/v1/chat/completions", path == "/v1/responses":
+		return true
+	default:
+		return strings.HasPrefix(path, "/v1/responses/")
 	}
 }
 

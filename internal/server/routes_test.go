@@ -26,6 +26,9 @@ func TestRoutes(t *testing.T) {
 	token, _ := auth.New(auth.Options{Token: "tok"})
 	plain := &routes{socket: "/ws", guard: guard, auth: open, app: spy{}}
 	custom := &routes{socket: "/deep/socket", guard: guard, auth: token, app: spy{}, openAI: true}
+	rest := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "rest "+r.URL.Path) })
+	all := &routes{socket: "/ws", guard: guard, auth: open, app: spy{}, openAI: true, rest: rest}
+	letta := &routes{socket: "/ws", guard: guard, auth: open, app: spy{}, rest: rest}
 	for _, c := range []struct {
 		t       *routes
 		method  string
@@ -65,6 +68,30 @@ func TestRoutes(t *testing.T) {
 		{custom, "GET", "/v1/models", "", 401, "missing websocket bearer token"},
 		{custom, "POST", "/v1/chat/completions", "Authorization: Bearer tok", 501, "not_built"},
 		{custom, "GET", "/v1/models", "Authorization: Bearer tok|Origin: http://evil.example", 403, ""},
+		{custom, "GET", "/openapi.json", "Authorization: Bearer tok", 404, ""},
+
+		{all, "GET", "/v1/models", "", 501, "not_built"},
+		{all, "GET", "/v1/models", "User-Agent: openai/1", 501, "not_built"},
+		{all, "GET", "/v1/models", "User-Agent: Letta/JS 1.12.1", 200, "rest /v1/models"},
+		{all, "GET", "/v1/models", "User-Agent: letta-code/0.32.18", 200, "rest /v1/models"},
+		{all, "POST", "/v1/models", "", 200, "rest /v1/models"},
+		{all, "GET", "/v1/models/", "", 200, "rest /v1/models/"},
+		{all, "GET", "/v1/models/embedding", "", 200, "rest"},
+		{all, "GET", "/v1/models/embedding/", "", 200, "rest"},
+		{all, "GET", "/v1/models/embeddings", "", 200, "rest"},
+		{all, "GET", "/v1/models/mneme/offline", "", 501, "not_built"},
+		{all, "POST", "/v1/chat/completions", "", 501, "not_built"},
+		{all, "GET", "/v1/responses/r1", "", 501, "not_built"},
+		{all, "GET", "/v1/agents", "", 200, "rest /v1/agents"},
+		{all, "DELETE", "/v1/nope/", "", 200, "rest /v1/nope/"}, // the door knows what is unknown
+		{all, "GET", "/openapi.json", "", 200, "rest"},
+		{all, "GET", "/v1", "", 404, ""},
+		{all, "GET", "/readyz", "", 200, "health"},
+		{letta, "GET", "/v1/models", "", 200, "rest /v1/models"},
+		{letta, "POST", "/v1/chat/completions", "", 404, ""},
+		{letta, "GET", "/v1/responses", "", 404, ""},
+		{letta, "GET", "/v1/agents", "Origin: http://evil.example", 403, ""},
+		{letta, "GET", "/v1/agents", "Host: evil.example", 403, ""},
 	} {
 		r := httptest.NewRequest(c.method, c.path, nil)
 		r.Host = "127.0.0.1:4500"

@@ -109,7 +109,7 @@ func New(ctx context.Context, cfg *Config) (_ *Server, err error) {
 	}
 	s.http = &http.Server{
 		Handler: &routes{
-			socket: cfg.Listen.Path, guard: guard, auth: s.auth, app: s.parts.door, openAI: cfg.OpenAI,
+			socket: cfg.Listen.Path, guard: guard, auth: s.auth, app: s.parts.door, openAI: cfg.OpenAI, rest: s.parts.restHandler(),
 		},
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
@@ -139,7 +139,10 @@ func (s *Server) URL() string { return s.cfg.Listen.Socket(s.ln) }
 // Token is the token of a private server; "" for others.
 func (s *Server) Token() string { return s.token }
 
-// OpenAI says whether /v1 is answered.
+// REST says whether the REST door is on.
+func (s *Server) REST() bool { return s.cfg.REST }
+
+// OpenAI says whether the OpenAI-compatible API is announced.
 func (s *Server) OpenAI() bool { return s.cfg.OpenAI }
 
 // WhenModelKnown calls tell with one line about the model that answers by
@@ -215,6 +218,11 @@ func (s *Server) drain(ctx context.Context) {
 	cancel()
 	if err := s.parts.door.Close(ctx); err != nil {
 		s.log.Debug("connections were cut off", "err", err)
+	}
+	if s.parts.rest != nil {
+		if err := s.parts.rest.Close(ctx); err != nil {
+			s.log.Debug("callbacks were cut off", "err", err)
+		}
 	}
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.http.Close() //nolint:errcheck // nothing is left to be done about it
