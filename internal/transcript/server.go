@@ -34,7 +34,9 @@ type Options struct {
 	PingEvery time.Duration
 	// OrphanGrace is how long a turn may be without watchers; 0 = the runtime's.
 	OrphanGrace time.Duration
-	Logger      *slog.Logger
+	// Tools are the built-in tools; nil = those of Tools.
+	Tools  []*tool.Tool
+	Logger *slog.Logger
 }
 
 // A Server is a whole App Server in this process, on a database in memory and a
@@ -42,6 +44,8 @@ type Options struct {
 type Server struct {
 	Dir     string // existing directory, the boot directory
 	Store   *store.Store
+	Memory  *memory.Memory
+	Models  *llm.Catalogue
 	Runtime *runtime.Manager
 	Roster  *roster.Roster
 	Door    *appserver.Door
@@ -77,9 +81,13 @@ func Start(t testing.TB, model llm.Model, o Options) *Server {
 		}},
 	})
 	models := llm.New(llm.Config{Offline: model})
+	s.Memory, s.Models = mem, models
+	if o.Tools == nil {
+		o.Tools = Tools()
+	}
 	prompts := &prompt.Builder{Memory: mem}
 	s.Runtime = runtime.New(runtime.Config{
-		Store: st, Models: models, Prompts: prompts, Tools: tool.NewBox(Tools()...), Logger: o.Logger,
+		Store: st, Models: models, Prompts: prompts, Tools: tool.NewBox(o.Tools...), Logger: o.Logger,
 		Mode: agent.ModeStandard, BootDir: dir, MemoryDir: mem.Dir, MemoryRoot: filepath.Join(dir, "memfs"),
 		OutputDir: filepath.Join(dir, "output"), OrphanGrace: o.OrphanGrace,
 	})
