@@ -255,6 +255,9 @@ var sqlDeleteConversation = []string{
 	`DELETE FROM turns WHERE conversation_id = ? AND tenant = ?`,
 	`DELETE FROM inputs WHERE conversation_id = ? AND tenant = ?`,
 	`DELETE FROM input_keys WHERE conversation_id = ? AND tenant = ?`,
+	`DELETE FROM message_fts WHERE rowid IN (SELECT ord FROM message_index WHERE message_id IN
+		(SELECT id FROM messages WHERE conversation_id = ? AND tenant = ?))`,
+	`DELETE FROM message_index WHERE message_id IN (SELECT id FROM messages WHERE conversation_id = ?) AND tenant = ?`,
 	`DELETE FROM messages WHERE conversation_id = ? AND tenant = ?`,
 	`DELETE FROM conversations WHERE id = ? AND tenant = ?`,
 }

@@ -28,12 +28,34 @@ type dialect struct {
 	// pipeline sends statements in one go and returns the rows that each hit, up to
 	// the first that failed. nil = each is executed on its own.
 	pipeline func(ctx context.Context, conn *sql.Conn, text func(string) string, stmts []statement, hits []int64) ([]int64, error)
+	fullText fullText
 	// unique recognizes a violated unique key.
 	unique func(error) bool
 	// gone recognizes a broken connection, busy a database that is up but cannot
 	// do it now. The same call may succeed later.
 	gone func(error) bool
 	busy func(error) bool
+}
+
+// A fullText is how a database searches the tokens of the index.
+type fullText struct {
+	put   string // inserts rowid and tokens, which have blanks between them
+	match string // a condition with one argument: an expression
+	// quote begins and ends a token in an expression.
+	quote, and, or string
+}
+
+// expression matches rows that have all of the groups of tokens: any one of each.
+func (f fullText) expression(groups ...[]string) string {
+	var all []string
+	for _, group := range groups {
+		quoted := make([]string, len(group))
+		for i, token := range group {
+			quoted[i] = f.quote + token + f.quote
+		}
+		all = append(all, "("+strings.Join(quoted, f.or)+")")
+	}
+	return strings.Join(all, f.and)
 }
 
 // ddl fills the dialect's words into the text of a migration.

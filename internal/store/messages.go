@@ -43,6 +43,7 @@ func (e *encoder) message(m *agent.Message) {
 		clean(m.SenderID), clean(m.CallID), m.TurnID, m.RunID, m.StepID, clean(m.Name), string(m.Status), bit(m.Hidden), bit(m.Interrupted),
 		rawText(m.Stats), out, clean(m.Context), list(e, m.Parts),
 	})
+	e.enqueue(m)
 }
 
 func scanMessage(r scanner) (*agent.Message, error) {

@@ -34,6 +34,10 @@ func postgresDialect() *dialect {
 		name: "postgres", goose: goose.DialectPostgres, begin: "BEGIN", numeric: true,
 		ord: "BIGINT GENERATED ALWAYS AS IDENTITY", clustered: "",
 		pipeline: postgresPipeline,
+		fullText: fullText{
+			put:   "INSERT INTO message_fts (rowid, tokens) VALUES (?, array_to_tsvector(string_to_array(?, ' ')))",
+			match: "tokens @@ CAST(CAST(? AS text) AS tsquery)", quote: "'", and: " & ", or: " | ",
+		},
 		unique: func(err error) bool {
 			e, ok := errors.AsType[*pgconn.PgError](err)
 			return ok && e.Code == "23505" // unique_violation

@@ -8,7 +8,8 @@
 // conversations share one fsync. An operation that fails never harms its
 // neighbours: the batch is rolled back and each operation runs on its own. The
 // queue is bounded; when it is full, callers wait for room until their context
-// ends. Reads have a pool of their own and never wait for writers.
+// ends. Reads have a pool of their own and never wait for writers. A second
+// goroutine keeps the index that messages are searched by (indexer.go).
 //
 // The journal of a conversation is written with Commit under a lease (lease.go):
 // its first statement renews the lease and hits no row when the lease has passed
@@ -65,6 +66,7 @@ type Store struct {
 	reads   *sql.DB
 	queries sync.Map // SQL text -> *sql.Stmt on reads, fixed texts only
 	commits *committer
+	indexer *indexer
 
 	closing sync.Once
 	closed  error // set by closing
@@ -106,6 +108,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s.commits = newCommitter(&writer{db: s.writes, dialect: s.dialect}, s.log)
+	s.indexer = newIndexer(s)
 	return s, nil
 }
 
@@ -113,6 +116,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 // later fail with CodeShutdown. A second Close does nothing.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
+		s.indexer.close()
 		err := s.commits.close()
 		if e := s.closeHandles(); err == nil {
 			err = e

@@ -283,5 +283,9 @@ func (t *tx) one(scan func(scanner) error, query string, args ...any) (found boo
 // disk. fn runs on the committer's goroutine: it must be quick, must not use the
 // store, and may run again after a neighbour in its batch failed.
 func (s *Store) write(ctx context.Context, what string, fn func(*tx) error) error {
-	return s.dialect.fault(what, s.commits.do(ctx, fn))
+	err := s.commits.do(ctx, fn)
+	if err == nil {
+		s.indexer.nudge()
+	}
+	return s.dialect.fault(what, err)
 }
