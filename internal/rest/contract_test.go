@@ -1,0 +1,228 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// An endpoint is one call of the official client.
+type endpoint struct {
+	Method   string `json:"method"`
+	Path     string `json:"path"`
+	Call     string `json:"client_call"`
+	Priority string `json:"priority"`
+}
+
+func endpoints(t *testing.T) (all []endpoint) {
+	t.Helper()
+	if err := json.Unmarshal(fixture(t, "endpoints.json"), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var label = regexp.MustCompile(`\{[^}]*\}`)
+
+// plain is a path without the names of its labels and without a trailing slash.
+func plain(path string) string { return strings.TrimSuffix(label.ReplaceAllString(path, "{}"), "/") }
+
+// TestEveryFirstCallIsServed counts the calls that clients cannot do without
+// against the route table, as /openapi.json tells it.
+func TestEveryFirstCallIsServed(t *testing.T) {
+	r := start(t, nil)
+	var doc struct {
+		Paths map[string]map[string]any `json:"paths"`
+	}
+	r.do("GET", "/openapi.json", nil).want(200).into(&doc)
+	served := map[string]bool{}
+	for path, ops := range doc.Paths {
+		for method := range ops {
+			served[strings.ToUpper(method)+" "+plain(path)] = true
+		}
+	}
+	n := 0
+	for _, e := range endpoints(t) {
+		if e.Priority != "P0" {
+			continue
+		}
+		n++
+		if !served[e.Method+" "+plain(e.Path)] {
+			t.Errorf("%s %s (%s) is not served", e.Method, e.Path, e.Call)
+		}
+	}
+	if n != 55 {
+		t.Errorf("%d first calls are listed, want 55", n)
+	}
+}
+
+// TestOtherCallsSayThatTheyAreNotBuilt sends all the other calls, with and without
+// a trailing slash.
+func TestOtherCallsSayThatTheyAreNotBuilt(t *testing.T) {
+	r := start(t, nil)
+	answered := []string{"GET /v1/environments", "GET /v1/environments/{device_id}"}
+	for _, e := range endpoints(t) {
+		if e.Priority == "P0" || slices.Contains(answered, e.Method+" "+e.Path) {
+			continue
+		}
+		path := label.ReplaceAllString(strings.TrimSuffix(e.Path, "/"), "agent-123e4567-e89b-42d3-8456-426614174000")
+		for _, slash := range []string{"", "/"} {
+			resp := r.do(e.Method, path+slash, nil)
+			var body struct{ Detail string }
+			if json.Unmarshal(resp.Body, &body); resp.Status != http.StatusNotImplemented || body.Detail == "" {
+				t.Errorf("%s %s: %d %s", e.Method, path+slash, resp.Status, resp.Body)
+			}
+			if resp.Header.Get("x-should-retry") != "false" {
+				t.Errorf("%s %s lets clients try again", e.Method, path+slash)
+			}
+		}
+	}
+	r.do("POST", "/v1/templates", "{}").want(501, "only available on the hosted service")
+	r.do("GET", "/v1/environments", nil).want(200, `{"connections":[],"hasNextPage":false}`)
+	r.do("GET", "/v1/environments/x", nil).want(404, "x")
+	r.do("POST", "/v1/environments/x/messages", "{}").want(501, "hosted")
+	for _, path := range []string{
+		"POST /v1/tools/add-base-tools", "GET /v1/agents/agent-x/secrets", "PUT /v1/agents/agent-x/secrets/",
+		"GET /v1/agents/agent-x/mcp-servers", "GET /v1/agents/agent-x/repositories",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if resp := r.do(method, path, nil).want(404, `{"detail":"Not Found"}`); resp.Header.Get("x-should-retry") != "" {
+			t.Errorf("%s speaks of trying again", path)
+		}
+	}
+	for _, path := range []string{
+		"/v1/groups/", "/v1/identities", "/v1/identities/identity-1/blocks", "/v1/jobs/active", "/v1/messages/batches/x",
+		"/v1/providers/", "/v1/sources/x/files", "/v1/agents/count", "/v1/blocks/count", "/v1/tools/count", "/v1/folders/count",
+	} {
+		r.do("GET", path, nil).want(501)
+	}
+}
+
+// contract is the old server's description, which answers are checked against. It
+// is a fixture that has what clients of today add to it. Of the differences that
+// spec/openapi-overrides.md lists the rest concerns requests, or fields that may be
+// null and are not here.
+var contract = sync.OnceValues(func() (*openapi3.T, error) {
+	return openapi3.NewLoader().LoadFromFile("testdata/openapi.json")
+})
+
+// TestContractIsChecked: an answer that does not fit is noticed.
+func TestContractIsChecked(t *testing.T) {
+	doc, err := contract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := operationOf(doc, "GET", "/v1/agents/x?a=b").Responses.Status(200).Value.Content.Get("application/json").Schema.Value
+	r := start(t, nil)
+	good := r.get("/v1/agents/" + r.agent(nil))
+	if err := schema.VisitJSON(good, openapi3.EnableJSONSchema2020()); err != nil {
+		t.Fatal(err)
+	}
+	for field, value := range map[string]any{
+		"name": nil, "tags": "x", "unheard": 1, "llm_config": map[string]any{}, "model_settings": map[string]any{"provider_type": "x"},
+		"created_at": 5, "tool_rules": []any{map[string]any{"type": "exit_loop"}}, "blocks": []any{nil},
+	} {
+		bad := maps.Clone(good)
+		bad[field] = value
+		if schema.VisitJSON(bad, openapi3.EnableJSONSchema2020()) == nil {
+			t.Errorf("%s: %v fits the contract", field, value)
+		}
+	}
+}
+
+// operationOf finds the description of a request in the contract.
+func operationOf(doc *openapi3.T, method, path string) *openapi3.Operation {
+	path, _, _ = strings.Cut(path, "?")
+	given := strings.Split(strings.TrimSuffix(path, "/"), "/")
+	var best *openapi3.Operation
+	words := -1
+	for template, item := range doc.Paths.Map() {
+		parts := strings.Split(strings.TrimSuffix(template, "/"), "/")
+		op := item.GetOperation(method)
+		if op == nil || len(parts) != len(given) {
+			continue
+		}
+		same, fits := 0, true
+		for i, p := range parts {
+			if p == given[i] {
+				same++
+			} else if !strings.HasPrefix(p, "{") {
+				fits = false
+			}
+		}
+		if fits && same > words {
+			best, words = op, same
+		}
+	}
+	return best
+}
+
+// fits checks an answer of status 200 against the contract.
+func (a *response) fits() *response {
+	a.t.Helper()
+	doc, err := contract()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	method, path, _ := strings.Cut(a.what, " ")
+	op := operationOf(doc, method, path)
+	if op == nil {
+		a.t.Fatalf("%s is not in the contract", a.what)
+	}
+	a.want(http.StatusOK)
+	media := op.Responses.Status(http.StatusOK).Value.Content.Get("application/json")
+	var v any
+	a.into(&v)
+	if err := media.Schema.Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
+		a.t.Errorf("%s does not fit the contract: %v\n%s", a.what, err, a.Body)
+	}
+	return a
+}
+
+// TestAnswersFitTheContract calls what concerns agents, conversations and models.
+func TestAnswersFitTheContract(t *testing.T) {
+	r := start(t, nil)
+	r.do("GET", "/v1/health/", nil).fits()
+	r.do("GET", "/v1/ready/", nil).fits()
+	r.do("GET", "/v1/models/", nil).fits()
+	r.do("GET", "/v1/models/embedding", nil).fits()
+	var ag map[string]any
+	r.do("POST", "/v1/agents/", map[string]any{
+		"name": "Ada", "description": "first", "model": "mneme/offline", "tags": []string{"a", "b"},
+		"model_settings":       map[string]any{"provider_type": "openai", "max_output_tokens": 500, "temperature": 0.5},
+		"context_window_limit": 9000, "metadata": map[string]any{"k": 1},
+		"compaction_settings": map[string]any{"mode": "all"}, "response_format": map[string]any{"type": "json_object"},
+		"tool_rules": []any{
+			map[string]any{"type": "exit_loop", "tool_name": "web_search"},
+			map[string]any{"type": "max_count_per_step", "tool_name": "web_search", "max_count_limit": 2},
+			map[string]any{"type": "constrain_child_tools", "tool_name": "web_search", "children": []string{"memory"}},
+		},
+		"secrets": map[string]any{"KEY": "v"}, "timezone": "Europe/Berlin", "hidden": false,
+	}).fits().into(&ag)
+	path := "/v1/agents/" + text(ag["id"])
+	r.do("GET", path, nil).fits()
+	r.do("GET", path+"?include=agent.tools&include=agent.blocks&include=agent.secrets", nil).fits()
+	r.do("PATCH", path, map[string]any{"name": "Bea"}).fits()
+	r.do("GET", "/v1/agents/", nil).fits()
+	r.do("POST", path+"/recompile", nil).fits()
+
+	var conv map[string]any
+	r.do("POST", "/v1/conversations/?agent_id="+text(ag["id"]), map[string]any{
+		"summary": "s", "description": "d", "model": "mneme/offline", "model_settings": map[string]any{"provider_type": "openai", "temperature": 1},
+	}).fits().into(&conv)
+	one := "/v1/conversations/" + text(conv["id"])
+	r.do("GET", one, nil).fits()
+	r.do("PATCH", one, map[string]any{"archived": true, "last_message_at": "2026-01-02T03:04:05Z"}).fits()
+	r.do("GET", "/v1/conversations/?archive_status=all", nil).fits()
+	r.do("POST", one+"/fork", nil).fits()
+	r.do("POST", one+"/recompile", nil).fits()
+	r.do("DELETE", one, nil).fits()
+	r.do("DELETE", path, nil).fits()
+}
