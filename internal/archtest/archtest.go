@@ -24,7 +24,7 @@ import (
 const module = "mneme"
 
 // doorsMay is what every door may import.
-var doorsMay = []string{"roster", "runtime", "store", "memory", "skill", "workspace", "sandbox", "tool", "llm", "auth", "protocol"}
+var doorsMay = []string{"roster", "runtime", "store", "memory", "prompt", "skill", "workspace", "sandbox", "tool", "llm", "auth", "protocol"}
 
 // doors never import each other; server passes one to another where needed.
 var doors = []string{"appserver", "rest", "openai", "mcpserver", "schedule", "channel"}
@@ -32,7 +32,7 @@ var doors = []string{"appserver", "rest", "openai", "mcpserver", "schedule", "ch
 // table is who may import whom. Units below internal/ go by their name.
 var table = map[string][]string{
 	"cmd":       {"server", "client", "importer", "protocol"}, // client's answers are protocol's types
-	"server":    slices.Concat(doors, doorsMay, []string{"bus", "prompt", "telemetry"}),
+	"server":    slices.Concat(doors, doorsMay, []string{"bus", "telemetry"}),
 	"appserver": doorsMay,
 	"rest":      doorsMay,
 	"openai":    doorsMay,
