@@ -120,7 +120,7 @@ func (d *Door) agentSpec(ctx context.Context, b *agentCreate) (spec roster.Agent
 	for i := range b.MemoryBlocks.Value {
 		spec.Blocks = append(spec.Blocks, b.MemoryBlocks.Value[i].spec())
 	}
-	spec.Initial, err = initialMessages(b.Initial.Value)
+	spec.Initial, err = d.initialMessages(ctx, b.Initial.Value)
 	return spec, err
 }
 

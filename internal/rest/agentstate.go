@@ -291,7 +291,6 @@ func (d *Door) secretStates(ctx context.Context, ag *agent.Agent) ([]secretState
 		}
 		out = append(out, secretState{
 			ID: "agent-env-" + stableUUID(ag.ID, name), AgentID: ag.ID, Key: name, Value: string(plain),
-			CreatedAt: stamp(ag.CreatedAt), UpdatedAt: stamp(ag.UpdatedAt),
 		})
 	}
 	slices.SortFunc(out, func(a, b secretState) int { return strings.Compare(a.Key, b.Key) })
