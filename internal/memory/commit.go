@@ -32,6 +32,7 @@ type commitInput struct {
 	parent  string // "" = the first commit
 	author  Author
 	message string
+	when    time.Time
 	ops     []op
 }
 
@@ -160,7 +161,7 @@ func (m *Memory) importInto(ctx context.Context, dir string, in commitInput) (st
 // fastImport hands the commit to git, again while others hold the branch.
 func (m *Memory) fastImport(ctx context.Context, dir string, in commitInput) (string, error) {
 	gitDir := filepath.Join(dir, ".git")
-	stream := in.stream(time.Now())
+	stream := in.stream()
 	deadline := time.Now().Add(lockWait)
 	for {
 		out, err := m.git.run(ctx, gitCall{
@@ -194,9 +195,9 @@ func (m *Memory) fastImport(ctx context.Context, dir string, in commitInput) (st
 }
 
 // stream is the commit in the language of git fast-import.
-func (in commitInput) stream(now time.Time) []byte {
+func (in commitInput) stream() []byte {
 	var b bytes.Buffer
-	who := fmt.Sprintf("%s <%s> %d +0000", in.author.Name, in.author.Email, now.Unix())
+	who := fmt.Sprintf("%s <%s> %d +0000", in.author.Name, in.author.Email, in.when.Unix())
 	message := strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(in.message, "\uFFFD"), "\x00", ""))
 	if message == "" {
 		message = "Update memory"

@@ -55,11 +55,12 @@ type Options struct {
 // A Memory serves the repositories below one root. It is safe for concurrent
 // use; only one process may write below a root at a time.
 type Memory struct {
-	root  string
-	opts  Options
-	log   *slog.Logger
-	git   *git
-	cache *cache
+	root    string
+	opts    Options
+	log     *slog.Logger
+	git     *git
+	cache   *cache
+	indexes *indexes
 
 	stop   context.Context // ends the background work
 	cancel context.CancelFunc
@@ -97,12 +98,13 @@ func New(root string, opts Options) *Memory {
 	stop, cancel := context.WithCancel(context.Background())
 	return &Memory{
 		root: root, opts: opts, log: opts.Logger,
-		git:    &git{program: opts.Git, root: root, slots: make(chan struct{}, max(4, 2*runtime.NumCPU()))},
-		cache:  newCache(cacheBudget),
-		stop:   stop,
-		cancel: cancel,
-		gcSlot: make(chan struct{}, 1),
-		repos:  map[string]*repo{},
+		git:     &git{program: opts.Git, root: root, slots: make(chan struct{}, max(4, 2*runtime.NumCPU()))},
+		cache:   newCache(cacheBudget),
+		indexes: newIndexes(indexBudget),
+		stop:    stop,
+		cancel:  cancel,
+		gcSlot:  make(chan struct{}, 1),
+		repos:   map[string]*repo{},
 	}
 }
 
@@ -183,6 +185,7 @@ func (m *Memory) Delete(ctx context.Context, agentID string) error {
 	defer func() { <-r.write }()
 	r.cleaned, r.commits = false, 0
 	m.cache.drop(agentID)
+	m.indexes.drop(agentID)
 	// Out of sight first: what a crash leaves of it is in the bin.
 	bin := filepath.Join(m.root, ".trash")
 	if err := os.MkdirAll(bin, 0o700); err != nil {

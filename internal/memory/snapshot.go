@@ -59,8 +59,9 @@ type File struct {
 	Front       map[string]any
 	Description string
 	ReadOnly    bool
-	Limit       int  // characters
-	Oversized   bool // the text was left out
+	Limit       int   // characters
+	Oversized   bool  // the text was left out
+	updated     int64 // atomic: seconds, see Updated; 0 = not asked yet
 }
 
 // newFile makes the file of a blob; text only counts for Markdown.

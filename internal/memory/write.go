@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"mneme/internal/agent"
@@ -140,13 +141,18 @@ func (m *Memory) update(ctx context.Context, r *repo, author Author, agentID, me
 		}
 		// From here on the caller's leaving changes nothing: a cut commit would
 		// leave locks behind.
-		in := commitInput{parent: head, author: author, message: message, ops: ops, agentID: agentID}
+		in := commitInput{parent: head, author: author, message: message, when: time.Now(), ops: ops, agentID: agentID}
 		commit, err := m.commitAndCheckOut(context.WithoutCancel(ctx), r, dir, in)
 		if errors.Is(err, errMoved) {
 			continue
 		}
 		if err != nil {
 			return "", nil, err
+		}
+		for _, o := range ops {
+			if o.file != nil {
+				o.file.setUnix(in.when.Unix())
+			}
 		}
 		m.cache.put(agentID, snap.with(commit, ops))
 		r.commits++
