@@ -33,6 +33,7 @@ type outbox struct {
 	events []*agent.Event
 	size   int
 	lost   bool // events were dropped since the last take
+	hint   bool // an input left the queue: the run may never begin
 }
 
 func newOutbox(run string, deltas, logged bool) *outbox {
@@ -41,6 +42,13 @@ func newOutbox(run string, deltas, logged bool) *outbox {
 
 // put is called for every event of the conversation.
 func (o *outbox) put(ev *agent.Event) {
+	if q, ok := ev.Payload.(agent.QueueChanged); ok && o.logged && len(q.Removed) > 0 {
+		o.mu.Lock()
+		o.hint = true
+		o.mu.Unlock()
+		o.wake()
+		return
+	}
 	if ev.RunID != o.run || !o.shows(ev) {
 		return
 	}
@@ -50,11 +58,10 @@ func (o *outbox) put(ev *agent.Event) {
 	if o.lost {
 		return
 	}
-	if !o.logged && o.join(ev) {
-		return
+	if o.logged || !o.join(ev) {
+		o.events = append(o.events, ev)
+		o.size += cost(ev)
 	}
-	o.events = append(o.events, ev)
-	o.size += cost(ev)
 	limit := maxOutbox
 	if o.logged {
 		limit = maxTail
@@ -116,7 +123,7 @@ func (o *outbox) join(ev *agent.Event) bool {
 		return false
 	}
 	o.events[len(o.events)-1] = &joined
-	return o.size <= maxOutbox
+	return true
 }
 
 // take hands out what is there; lost says that events were dropped, which come
@@ -127,6 +134,15 @@ func (o *outbox) take() (events []*agent.Event, lost bool) {
 	events, lost = o.events, o.lost
 	o.events, o.size, o.lost = nil, 0, false
 	return events, lost
+}
+
+// hinted says whether an input has left the queue since the last time.
+func (o *outbox) hinted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	hint := o.hint
+	o.hint = false
+	return hint
 }
 
 // cost is about what an event holds in memory.

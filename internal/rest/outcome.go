@@ -2,7 +2,6 @@ package rest
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"strconv"
 
 	"mneme/internal/agent"
@@ -28,33 +27,6 @@ func outcome(stop agent.StopReason, e *agent.Error) (reason string, failure *age
 		}
 	}
 	return string(stop), e
-}
-
-// The states of a run.
-const (
-	runCreated   = "created"
-	runRunning   = "running"
-	runCompleted = "completed"
-	runFailed    = "failed"
-	runCancelled = "cancelled"
-)
-
-// statusOf is the state of a run.
-func statusOf(run *agent.Run) string {
-	switch {
-	case !run.Ended && run.StartedAt.IsZero():
-		return runCreated
-	case !run.Ended:
-		return runRunning
-	}
-	reason, failure := outcome(run.StopReason, run.Error)
-	switch {
-	case failure != nil || reason == string(agent.StopMaxTokens):
-		return runFailed
-	case reason == string(agent.StopCancelled):
-		return runCancelled
-	}
-	return runCompleted
 }
 
 // errorOf is the failure of a run as its stream, its metadata and its steps show
@@ -83,7 +55,5 @@ func errorOf(runID string, e *agent.Error) *errorChunk {
 	}
 	return c
 }
-
-func digest(s string) [32]byte { return sha256.Sum256([]byte(s)) }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -284,13 +284,23 @@ func response(m *agent.Message) variant {
 			r.Approvals = append(r.Approvals, a.wireReturn)
 			continue
 		}
+		a.Reason = reasonOf(a.Reason)
 		r.Approvals = append(r.Approvals, wireApproval{Type: "approval", CallID: a.CallID, Approve: a.Approve, Reason: a.Reason})
 		if r.Approve == nil {
-			one := stored.Approvals[i]
-			r.Approve, r.RequestID, r.Reason = &one.Approve, &one.CallID, one.Reason
+			one := &stored.Approvals[i]
+			r.Approve, r.RequestID, r.Reason = &one.Approve, &one.CallID, a.Reason
 		}
 	}
 	return r
+}
+
+// reasonOf is the reason that a person gave for a denial: what is stored is the text
+// that the model sees.
+func reasonOf(stored *string) *string {
+	if stored == nil || *stored == "" || *stored == denialPrefix {
+		return nil
+	}
+	return new(strings.TrimPrefix(*stored, denialReason))
 }
 
 // stored renders a message that stands alone: all but the results of tools.

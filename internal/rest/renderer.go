@@ -65,7 +65,7 @@ func (r *renderer) joinLate(shown map[string]bool) { r.skip, r.hidden = shown, t
 // ping is the first chunk of a stream that wants pings.
 func (r *renderer) ping(at time.Time) chunk {
 	p := r.keepAlive(at)
-	p.ID = "ping-" + derivedID(r.run, typePing, 0)
+	p.ID = "ping-" + stableUUID(r.run, typePing)
 	if r.logged {
 		r.last++
 		p.number(r.last)
@@ -256,6 +256,13 @@ func (r *renderer) callReturned(p agent.CallReturned) {
 	r.returns = append(r.returns, p.Message)
 }
 
+// settle shows the results that have come, without waiting for another event.
+func (r *renderer) settle() []chunk {
+	r.out = r.out[:0]
+	r.flush()
+	return r.out
+}
+
 func (r *renderer) flush() {
 	if len(r.returns) == 0 {
 		return
@@ -281,7 +288,7 @@ func (r *renderer) notice(ev *agent.Event, event string, data map[string]any, sh
 		return
 	}
 	r.emit(&eventVariant{
-		head:  head{ID: derivedID(r.run, event, r.events), Date: chunkDate(ev.At), Type: typeEvent},
+		head:  head{ID: stableUUID(r.run, event, itoa(r.events)), Date: chunkDate(ev.At), Type: typeEvent},
 		Event: event, Data: data,
 	})
 }

@@ -101,6 +101,8 @@ type Door struct {
 	router *router
 	bodies *semaphore.Weighted // bytes of large request bodies in memory
 	places *places             // where lists were left
+	// outbound fetches images and sends callbacks.
+	outbound *outbound
 
 	life context.Context // ends with Close: background jobs and waiting handlers
 	stop context.CancelFunc
@@ -123,6 +125,7 @@ func New(cfg Config) *Door {
 	if d.retention == 0 {
 		d.retention = DefaultRetention
 	}
+	d.outbound = newOutbound(cfg.AllowPrivate)
 	d.life, d.stop = context.WithCancel(context.Background())
 	return d
 }
@@ -131,6 +134,7 @@ func New(cfg Config) *Door {
 // the work until ctx ends. Requests must not come any more.
 func (d *Door) Close(ctx context.Context) error {
 	d.stop()
+	defer d.outbound.close()
 	done := make(chan struct{})
 	go func() { d.work.Wait(); close(done) }()
 	select {
@@ -147,6 +151,14 @@ func tables() [][]route {
 		healthRoutes,
 		agentRoutes,
 		conversationRoutes,
+		messageRoutes,
+		sendRoutes,
+		resumeRoutes,
+		runRoutes,
+		stepRoutes,
+		cancelRoutes,
+		compactRoutes,
+		searchRoutes,
 		modelRoutes,
 		environmentRoutes,
 		openapiRoutes,

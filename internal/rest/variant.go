@@ -305,14 +305,5 @@ func triggerName(stored string) string {
 	return stored
 }
 
-// derivedID makes the uuid of something that is not stored, always the same one
-// for the nth such thing of a run.
-func derivedID(runID, what string, n int) string {
-	b := digest(runID + " " + what + " " + itoa(n))
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return agent.FormatUUID([16]byte(b[:16]))
-}
-
 // chunkDate is the date of a chunk that no stored message stands behind.
 func chunkDate(at time.Time) string { return messageDate(at) }
