@@ -39,8 +39,8 @@ type dialect struct {
 
 // A fullText is how a database searches the tokens of the index.
 type fullText struct {
-	put   string // inserts rowid and tokens, which have blanks between them
-	match string // a condition with one argument: an expression
+	tokens string // the value to insert, with one argument: tokens with blanks between them
+	match  string // a condition with one argument: an expression
 	// quote begins and ends a token in an expression.
 	quote, and, or string
 }

@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +24,8 @@ import (
 const (
 	// indexDelay is how long the indexer waits for more messages to come.
 	indexDelay = 200 * time.Millisecond
-	// indexBatch bounds the messages of one transaction, which holds up others.
+	// indexBatch bounds the messages of one transaction, which holds up others; a
+	// power of four.
 	indexBatch = 64
 	// indexRetry is when a failed indexer tries again.
 	indexRetry = 10 * time.Second
@@ -35,10 +39,10 @@ const (
 
 const (
 	sqlEnqueue = `INSERT INTO search_queue (tenant, message_id) VALUES (?, ?)`
-	sqlDequeue = `DELETE FROM search_queue WHERE ord = ? AND tenant = ?`
-	sqlUnlist  = `DELETE FROM message_index WHERE message_id = ? AND tenant = ? RETURNING ord`
-	sqlList    = `INSERT INTO message_index (tenant, message_id, created_ns) VALUES (?, ?, ?) RETURNING ord`
 	sqlUnindex = `DELETE FROM message_fts WHERE rowid = ?`
+	sqlHead    = `SELECT q.ord, q.message_id, coalesce(m.agent_id, ''), coalesce(m.conversation_id, ''), coalesce(m.role, ''),
+			coalesce(m.interrupted, 0), coalesce(m.created_ns, 0), m.parts
+		FROM search_queue q LEFT JOIN messages m ON m.id = q.message_id WHERE q.tenant = ? ORDER BY q.ord LIMIT ?`
 	sqlWaiting = `SELECT count(*), coalesce(min(m.created_ns), 0) FROM search_queue q
 		LEFT JOIN messages m ON m.id = q.message_id WHERE q.tenant = ?`
 )
@@ -93,7 +97,8 @@ func (x *indexer) loop(ctx context.Context) {
 				x.log.Error("messages cannot be indexed for search", "error", err)
 				pause(ctx, indexRetry)
 			}
-			again = (n > 0 || err != nil) && ctx.Err() == nil
+			// What came meanwhile has its own nudge: many at a time cost less.
+			again = (n == indexBatch || err != nil) && ctx.Err() == nil
 		}
 	}
 }
@@ -118,13 +123,17 @@ func (x *indexer) catchUp(ctx context.Context, batches int) error {
 	return nil
 }
 
-// A queued message is one that waits for the index; msg is nil if it is gone.
+// A queued message is one that waits for the index. One that is gone has only an
+// ID.
 type queued struct {
-	ord       int64
-	messageID string
-	msg       *agent.Message
-	tokens    string // "" = nothing to index
+	place  int64 // in the queue
+	msg    agent.Message
+	tokens string // "" = not found by its text
+	entry  int64  // in the index
 }
+
+// errRaced says that somebody else took messages of a batch.
+var errRaced = errors.New("the queue changed meanwhile")
 
 // batch indexes the messages that wait longest and returns how many it took.
 func (x *indexer) batch(ctx context.Context) (int, error) {
@@ -134,65 +143,129 @@ func (x *indexer) batch(ctx context.Context) (int, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	batch, err := x.s.waiting(ctx)
-	if err != nil || len(batch) == 0 {
-		return 0, err
-	}
-	for i := range batch {
-		batch[i].tokens = x.s.tokens(batch[i].msg)
-	}
-	err = x.s.write(ctx, "index messages", func(t *tx) error {
-		for _, q := range batch {
-			if err := x.s.index(t, q); err != nil {
-				return err
-			}
+	for {
+		batch, err := x.s.waiting(ctx)
+		if err != nil || len(batch) == 0 {
+			return 0, err
 		}
-		return nil
-	})
-	return len(batch), err
+		for _, q := range batch {
+			q.tokens = x.s.tokens(&q.msg)
+		}
+		err = x.s.write(ctx, "index messages", func(t *tx) error { return x.s.index(t, batch) })
+		if !errors.Is(err, errRaced) {
+			return len(batch), err
+		}
+	}
 }
 
 // waiting reads the head of the queue.
-func (s *Store) waiting(ctx context.Context) ([]queued, error) {
-	var batch []queued
-	err := s.snapshot(ctx, func(r reader) error {
-		err := r.each(ctx, func(row scanner) error {
-			var q queued
-			err := row.Scan(&q.ord, &q.messageID)
-			batch = append(batch, q)
-			return err
-		}, sqlHead, s.tenant, indexBatch)
-		for i := range batch {
-			if err == nil {
-				batch[i].msg, err = maybe(ctx, r, scanMessage, sqlMessage, batch[i].messageID, s.tenant)
-			}
-		}
-		return err
-	})
+func (s *Store) waiting(ctx context.Context) ([]*queued, error) {
+	var batch []*queued
+	err := s.pool().each(ctx, func(r scanner) error {
+		q := new(queued)
+		batch = append(batch, q)
+		return r.Scan(&q.place, &q.msg.ID, &q.msg.AgentID, &q.msg.ConversationID, (*string)(&q.msg.Role),
+			scanBit{&q.msg.Interrupted}, scanTime{&q.msg.CreatedAt}, scanJSON{&q.msg.Parts})
+	}, sqlHead, s.tenant, indexBatch)
 	return batch, s.dialect.fault("read what is to be indexed", err)
 }
 
-const sqlHead = `SELECT ord, message_id FROM search_queue WHERE tenant = ? ORDER BY ord LIMIT ?`
+// index replaces rows of the queue by entries of the index, some per statement.
+func (s *Store) index(t *tx, batch []*queued) error {
+	for some := range portions(batch) {
+		if err := s.indexSome(t, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// index replaces a row of the queue by an entry of the index. If the row is gone,
-// somebody else did it.
-func (s *Store) index(t *tx, q queued) error {
-	if n, err := t.exec(sqlDequeue, q.ord, s.tenant); err != nil || n == 0 {
+// portions yields parts of a batch that have few different sizes, so that few
+// statements are prepared for them.
+func portions(batch []*queued) iter.Seq[[]*queued] {
+	return func(yield func([]*queued) bool) {
+		for len(batch) > 0 {
+			n := indexBatch
+			for n > len(batch) {
+				n /= 4
+			}
+			if !yield(batch[:n]) {
+				return
+			}
+			batch = batch[n:]
+		}
+	}
+}
+
+func (s *Store) indexSome(t *tx, batch []*queued) error {
+	places, ids := []any{s.tenant}, []any{s.tenant}
+	for _, q := range batch {
+		places, ids = append(places, q.place), append(ids, q.msg.ID)
+	}
+	n, err := t.exec("DELETE FROM search_queue WHERE tenant = ? AND "+in("ord", len(batch)), places...)
+	if err != nil {
 		return err
 	}
-	var ord int64
-	scan := func(r scanner) error { return r.Scan(&ord) }
-	found, err := t.one(scan, sqlUnlist, q.messageID, s.tenant)
-	if err == nil && found {
-		_, err = t.exec(sqlUnindex, ord)
+	if n != int64(len(batch)) {
+		return errRaced
 	}
-	if err != nil || q.tokens == "" {
+	var old []int64
+	err = t.each(func(r scanner) error {
+		var entry int64
+		err := r.Scan(&entry)
+		old = append(old, entry)
+		return err
+	}, "DELETE FROM message_index WHERE tenant = ? AND "+in("message_id", len(batch))+" RETURNING ord", ids...)
+	if err != nil {
 		return err
 	}
-	if _, err := t.one(scan, sqlList, s.tenant, q.messageID, ns(q.msg.CreatedAt)); err != nil {
+	for _, entry := range old {
+		if _, err := t.exec(sqlUnindex, entry); err != nil {
+			return err
+		}
+	}
+	return s.addEntries(t, batch)
+}
+
+// addEntries adds what has tokens to the index.
+func (s *Store) addEntries(t *tx, batch []*queued) error {
+	byID := map[string]*queued{} // a message may wait twice
+	for _, q := range batch {
+		if q.tokens != "" {
+			byID[q.msg.ID] = q
+		}
+	}
+	batch = slices.DeleteFunc(slices.Clone(batch), func(q *queued) bool { return byID[q.msg.ID] != q })
+	for some := range portions(batch) {
+		if err := s.addSome(t, some, byID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) addSome(t *tx, batch []*queued, byID map[string]*queued) error {
+	var entries, tokens []any
+	for _, q := range batch {
+		entries = append(entries, s.tenant, q.msg.ID, ns(q.msg.CreatedAt))
+	}
+	more := len(batch) - 1
+	err := t.each(func(r scanner) error {
+		var id string
+		var entry int64
+		err := r.Scan(&id, &entry)
+		byID[id].entry = entry
+		return err
+	}, "INSERT INTO message_index (tenant, message_id, created_ns) VALUES (?, ?, ?)"+strings.Repeat(", (?, ?, ?)", more)+
+		" RETURNING message_id, ord", entries...)
+	if err != nil {
 		return err
 	}
-	_, err = t.exec(s.dialect.fullText.put, ord, q.tokens)
+	for _, q := range batch {
+		tokens = append(tokens, q.entry, q.tokens)
+	}
+	row := "(?, " + s.dialect.fullText.tokens + ")"
+	_, err = t.exec("INSERT INTO message_fts (rowid, tokens) VALUES "+row+strings.Repeat(", "+row, more), tokens...)
 	return err
 }
 
@@ -209,7 +282,7 @@ func (e *encoder) enqueue(m *agent.Message) {
 // and labels that a search is narrowed by. "" = it is not found by its text: cut
 // texts are shown to nobody.
 func (s *Store) tokens(m *agent.Message) string {
-	if m == nil || m.Interrupted || m.Role == agent.RoleNotice || m.Role == agent.RoleApproval {
+	if m.Interrupted || m.Role == agent.RoleNotice || m.Role == agent.RoleApproval {
 		return ""
 	}
 	left := maxIndexed

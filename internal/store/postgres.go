@@ -35,8 +35,8 @@ func postgresDialect() *dialect {
 		ord: "BIGINT GENERATED ALWAYS AS IDENTITY", clustered: "",
 		pipeline: postgresPipeline,
 		fullText: fullText{
-			put:   "INSERT INTO message_fts (rowid, tokens) VALUES (?, array_to_tsvector(string_to_array(?, ' ')))",
-			match: "tokens @@ CAST(CAST(? AS text) AS tsquery)", quote: "'", and: " & ", or: " | ",
+			tokens: "array_to_tsvector(string_to_array(?, ' '))",
+			match:  "tokens @@ CAST(CAST(? AS text) AS tsquery)", quote: "'", and: " & ", or: " | ",
 		},
 		unique: func(err error) bool {
 			e, ok := errors.AsType[*pgconn.PgError](err)

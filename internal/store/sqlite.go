@@ -36,8 +36,7 @@ func sqliteDialect() *dialect {
 		name: "sqlite", goose: goose.DialectSQLite3, begin: "BEGIN IMMEDIATE", prepare: true,
 		ord: "INTEGER PRIMARY KEY", clustered: "WITHOUT ROWID",
 		fullText: fullText{
-			put: "INSERT INTO message_fts (rowid, tokens) VALUES (?, ?)", match: "message_fts MATCH ?",
-			quote: `"`, and: " AND ", or: " OR ",
+			tokens: "?", match: "message_fts MATCH ?", quote: `"`, and: " AND ", or: " OR ",
 		},
 		unique: func(err error) bool {
 			code := sqliteCode(err)
