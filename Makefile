@@ -66,7 +66,7 @@ bench: ## measure start, memory, CPU and latency (not part of any test)
 conformance: ## play the recorded scenarios against the server
 	go run ./test/conformance/run $(ARGS)
 
-clients: ## run the official clients against the server (needs Node)
+clients: ## run the official clients against the server (needs Node or Python)
 	go run ./test/clients/run $(ARGS)
 
 fuzz: ## run every fuzzer for FUZZTIME (30s)
@@ -80,4 +80,4 @@ crash: ## kill the server KILLS (300) times and check what it kept
 	MNEME_CRASH_KILLS=$(KILLS) go test -count=1 -timeout 60m -v $(ARGS) ./test/crash
 
 clean: ## remove bin/ and installed packages of the client tests
-	rm -rf bin test/clients/node_modules
+	rm -rf bin test/clients/node_modules test/clients/rest-py/venv

@@ -1,25 +1,14 @@
 // What the tests of the official App Server client share: a connection that
-// remembers what it saw, an agent to talk to, and a server of one's own.
+// remembers what it saw, and an agent to talk to.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdtemp } from 'node:fs/promises'
-import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { AppServerClient } from '@letta-ai/letta-code/app-server-client'
 import WebSocket from 'ws'
+import { given } from '../lib/mneme.mjs'
 
-/** What the runner hands to the tests. */
-export const given = Object.fromEntries(
-  ['MNEME_WS_URL', 'MNEME_MODEL', 'MNEME_MODEL_URL', 'MNEME_BIN', 'MNEME_WORKSPACE'].map(name => {
-    assert.ok(process.env[name], `${name} is not set; start the tests with: make clients`)
-    return [name, process.env[name]]
-  }))
+export { Server, calls, given, workspace } from '../lib/mneme.mjs'
 
 const limit = 20_000 // ms for anything that is waited for
-
-/** A fresh directory that the server sees as well. */
-export const workspace = () => mkdtemp(join(given.MNEME_WORKSPACE, 'ws-'))
 
 /** One connection of the official client. */
 export class Connection {
@@ -152,63 +141,3 @@ export class Runtime {
 /** The text of a listed or streamed message. */
 export const textOf = message => typeof message.content === 'string'
   ? message.content : (message.content ?? []).map(part => part.text ?? '').join('')
-
-const scriptOf = (name, input) => `CALL ${name} ${JSON.stringify(input)}`
-
-/** A script for the model: one tool call after the other, then the last result or a text. */
-export const calls = (list, last = 'ECHO_LAST_TOOL_RESULT') =>
-  [...list.map(([name, input], i) => (i ? 'THEN ' : '') + scriptOf(name, input)), `THEN ${last}`].join('\n')
-
-/** A server of one's own, to be stopped, killed and started again on its state. */
-export class Server {
-  static async create(t) {
-    const server = new Server()
-    server.home = await workspace()
-    t.after(() => server.kill())
-    await server.#run(['connect', 'lmstudio', '--base-url', given.MNEME_MODEL_URL])
-    await server.start()
-    return server
-  }
-
-  #spawn(args) {
-    return spawn(given.MNEME_BIN, args, {
-      cwd: this.home,
-      env: { PATH: process.env.PATH, HOME: this.home, MNEME_HOME: join(this.home, '.mneme') },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    })
-  }
-
-  async #run(args) {
-    const child = this.#spawn(args)
-    child.stdout.resume()
-    const code = await new Promise(resolve => child.once('close', resolve))
-    assert.equal(code, 0, `mneme ${args[0]} ended with ${code}`)
-  }
-
-  /** Starts it, on the port it had before if there was one. */
-  async start() {
-    const child = this.#spawn(['server', '--listen', `ws://127.0.0.1:${this.port ?? 0}`])
-    this.child = child
-    this.gone = new Promise(resolve => child.once('close', resolve))
-    const url = await new Promise((resolve, reject) => {
-      createInterface({ input: child.stdout }).on('line', line => {
-        const socket = line.match(/^WebSocket: (\S+)$/)
-        if (socket) resolve(new URL(socket[1]))
-      })
-      child.once('close', code => reject(new Error(`the server ended with ${code} before it was ready`)))
-    })
-    this.port = url.port
-    this.url = `ws://127.0.0.1:${this.port}`
-  }
-
-  /** Asks it to end and resolves with the exit code. */
-  async stop() {
-    this.child.kill('SIGTERM')
-    return this.gone
-  }
-
-  async kill() {
-    this.child?.kill('SIGKILL')
-    await this.gone
-  }
-}

@@ -1,25 +1,26 @@
 // Command run builds the server, starts it beside the scripted model and runs
 // the suites of the official clients against it.
 //
-// The clients come from the registry as test/clients/package-lock.json pins
-// them. Where Node is missing or too old that is said aloud and nothing is
-// checked; a failing installation is an error. The suites are Node's own kind
-// of tests, one folder per client; what they are given is in appserver/lib.mjs.
+// The clients come from the registries as test/clients/package-lock.json and
+// test/clients/rest-py/requirements.txt pin them. A suite whose Node or Python
+// is missing or too old is skipped, and that is said aloud; a failing
+// installation is an error where the registry answered. A suite is a folder of
+// tests for the test runner of its language; what it is given is in lib/mneme.mjs.
+//
+// The REST suites write down what they asked and how it was answered. After a
+// whole run that is held against endpoints.json: every call that must be there
+// was answered well at least once and refused at least once.
 package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,24 +28,42 @@ import (
 	"mneme/test/harness"
 )
 
-const oldestNode = 20
-
 type options struct {
+	suites  string
 	match   string
 	bin     string
 	verbose bool
 	limit   time.Duration
 }
 
-// errSkipped says that there was nothing to run the suites with.
+// errSkipped says that there was nothing to run a suite with.
 var errSkipped = errors.New("SKIPPED")
+
+// A suite is one folder of tests.
+type suite struct {
+	name string // of the folder
+	// run runs the tests with these variables added to the environment.
+	run func(r *runner, ctx context.Context, s suite, env []string) error
+	// counts says that the suite's calls are held against endpoints.json.
+	counts bool
+	// node is the oldest Node that the client runs on.
+	node version
+}
+
+var suites = []suite{
+	{name: "appserver", run: (*runner).nodeSuite, node: version{20, 0}},
+	{name: "rest-ts", run: (*runner).nodeSuite, node: version{20, 0}, counts: true},
+	{name: "rest-py", run: (*runner).pythonSuite, counts: true},
+	{name: "cli", run: (*runner).nodeSuite, node: version{22, 19}},
+}
 
 func main() {
 	var o options
+	flag.StringVar(&o.suites, "suite", "", "run only these suites, names with commas between")
 	flag.StringVar(&o.match, "match", "", "run only the tests whose name matches this pattern")
 	flag.StringVar(&o.bin, "bin", "", "take mneme and mockllm from this directory instead of building them")
 	flag.BoolVar(&o.verbose, "v", false, "print what the server logs")
-	flag.DurationVar(&o.limit, "timeout", 10*time.Minute, "limit for everything")
+	flag.DurationVar(&o.limit, "timeout", 15*time.Minute, "limit for everything")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -55,27 +74,43 @@ func main() {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	switch {
-	case errors.Is(err, errSkipped):
-		fmt.Println("clients:", err)
-	case err != nil:
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "clients:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
+// A runner has what all suites share.
+type runner struct {
+	options
+	dir string // test/clients
+	env []string
+}
+
+// choose returns the suites that were asked for.
+func choose(names string) ([]suite, error) {
+	if names == "" {
+		return suites, nil
+	}
+	var chosen []suite
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(suites, func(s suite) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no suite %s", name)
+		}
+		chosen = append(chosen, suites[i])
+	}
+	return chosen, nil
+}
+
 func run(ctx context.Context, o options) (err error) {
+	chosen, err := choose(o.suites)
+	if err != nil {
+		return err
+	}
 	root, err := harness.Root()
 	if err != nil {
-		return err
-	}
-	dir := filepath.Join(root, "test", "clients")
-	node, err := findNode(ctx)
-	if err != nil {
-		return err
-	}
-	if err := install(ctx, dir); err != nil {
 		return err
 	}
 	if o.bin == "" {
@@ -90,42 +125,77 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer os.RemoveAll(tmp)
+	r := &runner{options: o, dir: filepath.Join(root, "test", "clients")}
+	var failed []error
+	for _, s := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		fmt.Printf("clients: == %s\n", s.name)
+		switch err := r.one(ctx, s, filepath.Join(tmp, s.name)); {
+		case errors.Is(err, errSkipped):
+			fmt.Printf("clients: %s: %v\n", s.name, err)
+		case err != nil:
+			fmt.Fprintf(os.Stderr, "clients: %s: %v\n", s.name, err)
+			failed = append(failed, errors.New(s.name))
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %w", errors.Join(failed...))
+	}
+	return nil
+}
 
+// one runs a suite against a server and a model of its own.
+func (r *runner) one(ctx context.Context, s suite, tmp string) error {
 	var g harness.Group
 	defer g.Close()
-	model, err := g.StartModel(ctx, o.bin)
+	model, err := g.StartModel(ctx, r.bin)
 	if err != nil {
 		return err
 	}
-	s, err := prepare(tmp, o)
+	spec, err := r.prepare(tmp)
 	if err != nil {
 		return err
 	}
-	if err := s.Connect(ctx, model); err != nil {
+	if err := spec.Connect(ctx, model); err != nil {
 		return err
 	}
-	server, err := g.StartServer(ctx, s)
+	server, err := g.StartServer(ctx, spec)
 	if err != nil {
 		return err
 	}
-	if err := suites(ctx, dir, node, o.match, []string{
-		"MNEME_WS_URL=" + server.Listen, "MNEME_MODEL=lmstudio/mock-1", "MNEME_MODEL_URL=" + model.URL,
-		"MNEME_BIN=" + filepath.Join(o.bin, "mneme"), "MNEME_WORKSPACE=" + filepath.Join(tmp, "workspace"),
-	}); err != nil {
+	calls := filepath.Join(tmp, "calls")
+	err = s.run(r, ctx, s, []string{
+		"MNEME_WS_URL=" + server.Listen, "MNEME_HTTP_URL=" + server.HTTP(),
+		"MNEME_MODEL=lmstudio/mock-1", "MNEME_MODEL_URL=" + model.URL,
+		"MNEME_BIN=" + filepath.Join(r.bin, "mneme"), "MNEME_WORKSPACE=" + filepath.Join(tmp, "workspace"),
+		"MNEME_CALLS=" + calls,
+	})
+	switch {
+	case errors.Is(err, errSkipped):
+		return err
+	case err != nil:
 		return fmt.Errorf("%w\nthe server said last:\n%s", err, server.Output())
 	}
 	if err := server.Stop(); err != nil {
 		return fmt.Errorf("stop the server: %w: %s", err, server.Output())
 	}
+	if s.counts && r.match == "" {
+		return checkCoverage(filepath.Join(r.dir, "..", "..", "internal", "rest", "testdata", "endpoints.json"), calls)
+	}
 	return nil
 }
 
-// prepare makes the directories of the server that the suites share. Its
+// prepare makes the directories of the server that a suite's tests share. Its
 // settings are those that people get.
-func prepare(tmp string, o options) (harness.Server, error) {
-	s := harness.Server{Bin: o.bin, Home: filepath.Join(tmp, "home"), Dir: filepath.Join(tmp, "boot")}
+func (r *runner) prepare(tmp string) (harness.Server, error) {
+	s := harness.Server{
+		Bin: r.bin, Home: filepath.Join(tmp, "home"), Dir: filepath.Join(tmp, "boot"),
+		Args: []string{"server", "--listen", "ws://127.0.0.1:0", "--rest"},
+	}
 	s.State = filepath.Join(s.Home, ".mneme")
-	if o.verbose {
+	if r.verbose {
 		s.Log = os.Stderr
 	}
 	for _, d := range []string{s.Home, s.Dir, filepath.Join(tmp, "workspace")} {
@@ -134,70 +204,4 @@ func prepare(tmp string, o options) (harness.Server, error) {
 		}
 	}
 	return s, nil
-}
-
-// findNode is the path of a Node that is new enough, from $NODE or $PATH.
-func findNode(ctx context.Context) (string, error) {
-	name := os.Getenv("NODE")
-	if name == "" {
-		name = "node"
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("%w: no Node found (%v)", errSkipped, err)
-	}
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("%s --version: %w", path, err)
-	}
-	version := strings.TrimSpace(string(out))
-	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	if n, err := strconv.Atoi(major); err != nil || n < oldestNode {
-		return "", fmt.Errorf("%w: Node %s is older than %d", errSkipped, version, oldestNode)
-	}
-	return path, nil
-}
-
-// install brings in the packages of the lock file, unless those are there.
-func install(ctx context.Context, dir string) error {
-	h := sha256.New()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		f, err := os.Open(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(h, f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-	}
-	want, stamp := hex.EncodeToString(h.Sum(nil)), filepath.Join(dir, "node_modules", ".installed")
-	if have, err := os.ReadFile(stamp); err == nil && string(have) == want {
-		return nil
-	}
-	if _, err := exec.LookPath("npm"); err != nil {
-		return fmt.Errorf("%w: no npm found to install the clients (%v)", errSkipped, err)
-	}
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--loglevel=error")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-	if err := harness.Run(cmd); err != nil {
-		return fmt.Errorf("npm ci: %w", err)
-	}
-	return os.WriteFile(stamp, []byte(want), 0o644)
-}
-
-// suites runs every test file of the clients.
-func suites(ctx context.Context, dir, node, match string, env []string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*.test.mjs"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no test files in %s (%v)", dir, err)
-	}
-	args := []string{"--test", "--test-reporter=spec", "--test-timeout=120000", "--test-force-exit"}
-	if match != "" {
-		args = append(args, "--test-name-pattern="+match)
-	}
-	cmd := exec.CommandContext(ctx, node, append(args, files...)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), env...)
-	return harness.Run(cmd)
 }
