@@ -107,7 +107,53 @@ func decodeAny[T any](d *Door, w http.ResponseWriter, r *http.Request) (v T, giv
 }
 
 // unmarshal is json.Unmarshal whose errors are 422.
-func unmarshal(data []byte, v any) error { return unmarshalFault(json.Unmarshal(data, v)) }
+func unmarshal(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		wrong.Field = wirePath(reflect.TypeOf(v), wrong.Field)
+	}
+	return unmarshalFault(err)
+}
+
+// wirePath drops from a path of fields, as encoding/json reports it, the names of
+// embedded structs, which nobody has sent.
+func wirePath(t reflect.Type, path string) string {
+	var out []string
+	for name := range strings.SplitSeq(path, ".") {
+		f, embedded, ok := fieldNamed(t, name)
+		if !embedded {
+			out = append(out, name)
+		}
+		if ok {
+			t = f
+		}
+	}
+	return strings.Join(out, ".")
+}
+
+// fieldNamed finds the type of a field of t, or of what t holds, by its name on the
+// wire or by the name of the struct that is embedded.
+func fieldNamed(t reflect.Type, name string) (field reflect.Type, embedded, ok bool) {
+	for t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[element]()) {
+		switch o, is := reflect.Zero(t).Interface().(element); {
+		case is:
+			t = o.elem()
+		case t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map:
+			t = t.Elem()
+		default:
+			return nil, false, false
+		}
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if tag == name || tag == "" && f.Anonymous && f.Name == name {
+			return f.Type, tag == "", true
+		}
+	}
+	return nil, false, false
+}
 
 // unmarshalFault turns an error of json.Unmarshal into a 422 that names the field.
 func unmarshalFault(err error) error {

@@ -128,7 +128,11 @@ func asHTTP(err error) *httpError {
 		return &httpError{Status: http.StatusInternalServerError, Body: detail{textUnknown}}
 	}
 	plain := func(status int, text string) *httpError {
-		return &httpError{Status: status, Body: detail{text}, Final: !e.Retryable}
+		h := &httpError{Status: status, Body: detail{text}, Final: !e.Retryable}
+		if e.Retryable {
+			h.RetryAfter = 1
+		}
+		return h
 	}
 	switch e.Code {
 	case agent.CodeInvalid:

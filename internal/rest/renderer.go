@@ -76,7 +76,7 @@ func (r *renderer) ping(at time.Time) chunk {
 // keepAlive is a ping in between: it repeats the last number.
 func (r *renderer) keepAlive(at time.Time) *pingChunk {
 	p := &pingChunk{head{ID: "ping-" + agent.NewUUID(), Date: chunkDate(at), Type: typePing, RunID: new(r.run)}}
-	if r.logged {
+	if r.logged && r.last > 0 {
 		p.number(r.last)
 	}
 	return p

@@ -72,10 +72,6 @@ func numberOf(c chunk) int {
 	var n *int
 	switch c := c.(type) {
 	case variant:
-		if c.base().Type == typePing {
-			// Pings in between repeat a number that another event has.
-			return 0
-		}
 		n = c.base().SeqID
 	case *stopChunk:
 		n = c.SeqID
