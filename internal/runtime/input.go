@@ -82,8 +82,10 @@ func prepare(in *agent.Input) error {
 	}
 	for i := range in.Messages {
 		msg := &in.Messages[i]
-		if msg.Role != agent.RoleUser && msg.Role != agent.RoleSystem && msg.Role != agent.RoleNotice {
-			return agent.Invalid("messages.role", "messages[%d].role must be user or system", i)
+		switch msg.Role {
+		case agent.RoleUser, agent.RoleSystem, agent.RoleNotice, agent.RoleAssistant:
+		default:
+			return agent.Invalid("messages.role", "messages[%d].role must be user, system or assistant", i)
 		}
 	}
 	if in.Key != "" && in.Digest == "" {
