@@ -80,6 +80,9 @@ func TestKills(t *testing.T) {
 		Bin: bin, Home: home, State: filepath.Join(home, "state"), Dir: home,
 		Args: []string{"server", "--listen", "ws://127.0.0.1:0", "--permission-mode", "unrestricted"},
 	}
+	if url := os.Getenv("MNEME_CRASH_DATABASE_URL"); url != "" { // an empty PostgreSQL database
+		c.server.Env = append(c.server.Env, "MNEME_DATABASE_URL="+url)
+	}
 	if err := c.server.Connect(ctx, model); err != nil {
 		t.Fatal(err)
 	}
