@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	"mneme/internal/agent"
 )
@@ -40,7 +41,7 @@ func readContent(where string, raw json.RawMessage, role agent.Role) (parts []ag
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, nil, unprocessable(where, "Input should be a string or a list of parts")
 		}
-		return []agent.Part{agent.Text(s)}, nil, nil
+		return []agent.Part{agent.Text(sentText(s))}, nil, nil
 	case '[':
 	case 0:
 		return nil, nil, unprocessable(where, "Field required")
@@ -67,6 +68,9 @@ func readContent(where string, raw json.RawMessage, role agent.Role) (parts []ag
 	return parts, fetches, nil
 }
 
+// sentText is a text as it is stored: without NUL, which databases do not take.
+func sentText(s string) string { return strings.ReplaceAll(s, "\x00", "") }
+
 // first is the first byte of a JSON value, 0 for none and for null.
 func first(raw json.RawMessage) byte {
 	for _, b := range raw {
@@ -87,7 +91,7 @@ func readPart(where string, p wirePart, role agent.Role, to *agent.Part) (url st
 		if p.Text == nil {
 			return "", unprocessable(where+".text", "Field required")
 		}
-		*to = agent.Text(*p.Text)
+		*to = agent.Text(sentText(*p.Text))
 		return "", nil
 	case "image":
 		return readImage(where+".source", p, to)

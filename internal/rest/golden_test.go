@@ -76,8 +76,8 @@ var scripts = []script{
 		sends: []map[string]any{say("go")},
 	},
 	{
-		name:  "approval",
-		asks:  true,
+		name: "approval",
+		asks: true,
 		model: []fake.Answer{
 			{fake.Text("May I?"), fake.CallID("c1", "TaskUpdate", `{"text":"a"}`), fake.CallID("c2", "TaskCreate", `{"text":"b"}`), fake.CallID("c3", "TaskUpdate", `{"text":"c"}`)},
 			{fake.Text("Thanks.")},

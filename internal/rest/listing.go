@@ -11,11 +11,12 @@ import (
 // listedRoles are the roles of messages that have something to show.
 var listedRoles = []agent.Role{
 	agent.RoleUser, agent.RoleAssistant, agent.RoleTool, agent.RoleSystem, agent.RoleSummary, agent.RoleApproval,
+	agent.RoleNotice, // those that clients sent as system messages
 }
 
 // rolesOf are the roles whose messages show as a type.
 var rolesOf = map[string][]agent.Role{
-	typeSystem: {agent.RoleSystem}, typeUser: {agent.RoleUser, agent.RoleSummary}, typeAssistant: {agent.RoleAssistant},
+	typeSystem: {agent.RoleSystem, agent.RoleNotice}, typeUser: {agent.RoleUser, agent.RoleSummary}, typeAssistant: {agent.RoleAssistant},
 	typeReasoning: {agent.RoleAssistant}, typeHidden: {agent.RoleAssistant}, typeCall: {agent.RoleAssistant},
 	typeRequest: {agent.RoleAssistant}, typeReturn: {agent.RoleTool}, typeResponse: {agent.RoleApproval},
 	typeSummary: {agent.RoleSummary},

@@ -177,7 +177,7 @@ func TestWalksWhileOthersWrite(t *testing.T) {
 			done := make(chan struct{})
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				for i := 0; ; i++ {
+				for i := range 150 { // more would keep the pager busy for ever
 					select {
 					case <-done:
 						return

@@ -307,9 +307,22 @@ func reasonOf(stored *string) *string {
 func (v *view) stored(m *agent.Message, waited func(string) bool) []variant {
 	switch m.Role {
 	case agent.RoleAssistant:
-		return v.assistant(m, waited)
+		all := v.assistant(m, waited)
+		if m.StepID == "" && len(all) > 0 { // sent by a client
+			h := all[0].base()
+			h.Name, h.SenderID = text(m.Name), text(m.SenderID)
+			if m.OTID != "" {
+				h.OTID = new(m.OTID)
+			}
+		}
+		return all
 	case agent.RoleUser:
 		return []variant{user(m)}
+	case agent.RoleNotice:
+		if m.OTID == "" {
+			return nil // from the harness, for the model alone
+		}
+		return []variant{&systemVariant{head: inputHead(typeSystem, m), Content: agent.TextOf(m.Parts)}}
 	case agent.RoleSystem:
 		return []variant{&systemVariant{head: inputHead(typeSystem, m), Content: agent.TextOf(m.Parts)}}
 	case agent.RoleSummary:
