@@ -52,6 +52,7 @@ type indexChunk struct {
 	file   *indexFile
 	length uint32 // units
 	at     chunk
+	digest [16]byte // of its passage
 }
 
 // An indexFile is what the index knows of a file.
@@ -113,7 +114,7 @@ const (
 	termCost    = 160
 	gramCost    = 8
 	postingCost = 8
-	chunkCost   = 64
+	chunkCost   = 80
 	indexedCost = 240
 )
 
@@ -159,6 +160,7 @@ func (x *Index) add(file *File) {
 		c.add(head)
 		id := uint32(len(x.chunks))
 		x.chunks = append(x.chunks, indexChunk{file: f, length: c.length, at: at})
+		x.chunks[id].digest = keyOf("", x.passage(id)).digest
 		x.length += int64(c.length)
 		for _, text := range c.order {
 			t := x.term(text)

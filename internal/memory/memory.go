@@ -23,7 +23,15 @@
 // so no side's work is ever overwritten.
 //
 // Reads come from a Snapshot: all files of one commit, parsed, immutable, cached
-// by commit, so that reading costs no process while the ref stands still.
+// by commit, so that reading costs no process while the ref stands still. Search
+// ranks the chunks of a snapshot by an Index: an inverted list of folded terms
+// that is brought from one commit to the next by their difference and answers as
+// one made afresh would. Snapshots, indexes and vectors are caches, bounded by
+// bytes; all of them can be lost at any time. Reading and searching write nothing.
+//
+// Save, Get and DeleteItem are the memory as programs want it: items with ids
+// below saved/. What they do is planned on a Snapshot (Item.Plan,
+// Snapshot.PlanDelete), so that a client that only has the files can do the same.
 package memory
 
 import (
@@ -61,15 +69,17 @@ type Memory struct {
 	git     *git
 	cache   *cache
 	indexes *indexes
+	vectors *vectors
 
 	stop   context.Context // ends the background work
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	gcSlot chan struct{} // one gc at a time
 
-	mu     sync.Mutex // guards what follows
-	repos  map[string]*repo
-	closed bool
+	mu         sync.Mutex // guards what follows
+	repos      map[string]*repo
+	embeddings map[string]*embedding // by agent and model: at work, or failed lately
+	closed     bool
 }
 
 // A repo is what the process knows of one agent's repository.
@@ -98,13 +108,15 @@ func New(root string, opts Options) *Memory {
 	stop, cancel := context.WithCancel(context.Background())
 	return &Memory{
 		root: root, opts: opts, log: opts.Logger,
-		git:     &git{program: opts.Git, root: root, slots: make(chan struct{}, max(4, 2*runtime.NumCPU()))},
-		cache:   newCache(cacheBudget),
-		indexes: newIndexes(indexBudget),
-		stop:    stop,
-		cancel:  cancel,
-		gcSlot:  make(chan struct{}, 1),
-		repos:   map[string]*repo{},
+		git:        &git{program: opts.Git, root: root, slots: make(chan struct{}, max(4, 2*runtime.NumCPU()))},
+		cache:      newCache(cacheBudget),
+		indexes:    newIndexes(indexBudget),
+		vectors:    newVectors(vectorBudget),
+		embeddings: map[string]*embedding{},
+		stop:       stop,
+		cancel:     cancel,
+		gcSlot:     make(chan struct{}, 1),
+		repos:      map[string]*repo{},
 	}
 }
 

@@ -28,6 +28,10 @@ type Query struct {
 	Under string
 	// Prefix lets the last word be the beginning of one.
 	Prefix bool
+	// Embedder, if not nil, adds likeness of meaning. Model names what makes its
+	// vectors: those of different names are never compared.
+	Embedder Embedder
+	Model    string
 }
 
 // The modes of an answer.
@@ -118,7 +122,14 @@ func (m *Memory) Search(ctx context.Context, agentID string, q Query) (Found, er
 		return Found{}, err
 	}
 	found := Found{Mode: ModeLexical, Commit: s.Commit}
-	m.indexes.with(agentID, s, func(x *Index) { found.Hits = x.search(q) })
+	if q.Embedder != nil {
+		found.Hits, found.Warning = m.hybrid(ctx, agentID, s, q)
+	}
+	if q.Embedder == nil || found.Warning != "" {
+		m.indexes.with(agentID, s, func(x *Index) { found.Hits = x.search(q) })
+	} else {
+		found.Mode = ModeHybrid
+	}
 	for i := range found.Hits {
 		h := &found.Hits[i]
 		h.URI = "letta://agents/" + agentID + "/memory/" + escapePath(h.Path)

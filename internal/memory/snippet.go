@@ -16,7 +16,7 @@ const (
 // snippet is the part of a text that shows most of the query, in one line of at
 // most maxSnippet characters.
 func snippet(text string, terms []queryTerm, found []occurrence) string {
-	if one := collapse(text); utf8.RuneCountInString(one) <= maxSnippet {
+	if one := strings.ToValidUTF8(collapse(text), "\uFFFD"); utf8.RuneCountInString(one) <= maxSnippet {
 		return one
 	}
 	from, to := 0, 0
@@ -69,16 +69,12 @@ func clip(text string, from, to int) string {
 	room := maxSnippet - utf8.RuneCountInString(before) - 2
 	end := from
 	word := 0 // the last end of a word that still fits
-	n := 0
-	for i, r := range text[from:] {
-		if n == room {
-			break
-		}
+	for n := 0; n < room && end < len(text); n++ {
+		r, size := utf8.DecodeRuneInString(text[end:])
 		if unicode.IsSpace(r) {
-			word = from + i
+			word = end
 		}
-		n++
-		end = from + i + utf8.RuneLen(max(r, 0))
+		end += size
 	}
 	switch {
 	case end >= len(text):
@@ -86,7 +82,7 @@ func clip(text string, from, to int) string {
 	case word >= to && word > from:
 		end, after = word, " …"
 	}
-	return before + collapse(text[from:end]) + after
+	return before + strings.ToValidUTF8(collapse(text[from:end]), "\uFFFD") + after
 }
 
 // describe is what a hit shows of a file whose text says nothing.
