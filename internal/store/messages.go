@@ -92,6 +92,8 @@ func (s *Store) Messages(ctx context.Context, f MessageFilter) ([]*agent.Message
 		q.where("conversation_id = ?", f.ConversationID)
 	case f.AgentID != "":
 		q.where("agent_id = ?", f.AgentID)
+	case f.BeforeID == "" && f.AfterID == "":
+		q.where("created_ns >= 0") // leads SQLite to the index, as cursors do
 	}
 	q.where("tenant = ?", s.tenant)
 	if f.stepID != "" {
