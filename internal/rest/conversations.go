@@ -3,6 +3,7 @@ package rest
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"mneme/internal/agent"
 	"mneme/internal/roster"
@@ -242,13 +243,23 @@ func (d *Door) listConversations(w http.ResponseWriter, r *http.Request) error {
 		}
 		return c.ID, timeValue(c.CreatedAt, q.asc(false))
 	}
-	f.Page = d.places.page(list, q.paging, false)
-	f.Page.Limit = q.Limit
-	found, err := d.store.Conversations(r.Context(), f)
+	byEnd := f.Order == store.ConversationsByCompletion // whose value is not known here
+	fetch := func(p store.Page) ([]*agent.Conversation, error) {
+		if byEnd {
+			p.AfterValue, p.BeforeValue = nil, nil
+		}
+		f.Page = p
+		return d.store.Conversations(r.Context(), f)
+	}
+	// The store also searches the ids.
+	search := strings.ToLower(q.Search)
+	found, err := scan(d.places.page(list, q.paging, false), q.Limit, func(c *agent.Conversation) bool {
+		return search == "" || c.Summary != nil && strings.Contains(strings.ToLower(*c.Summary), search)
+	}, fetch, at)
 	if err != nil {
 		return err
 	}
-	if f.Order != store.ConversationsByCompletion { // whose value is not known here
+	if !byEnd {
 		noteEnds(d.places, list, found, at)
 	}
 	out := []conversationState{}

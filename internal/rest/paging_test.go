@@ -227,7 +227,7 @@ func TestPagerLoops(t *testing.T) {
 	l := listers()[0]
 	var made []string
 	for i := range 6 {
-		made = append(made, l.make(r, i, time.Now().Add(time.Duration(i)*time.Second)))
+		made = append(made, l.make(r, i, time.Now().Add(time.Duration(i-100)*time.Second)))
 	}
 	seen := r.walk(l.path+"order_by=updated_at", "after", 1, "", func(seen []string) { l.touch(r, seen[len(seen)-1]) })
 	slices.Sort(seen)
