@@ -253,6 +253,20 @@ func (a *actor) commit(c *store.Change) error {
 	return nil
 }
 
+// commitThen commits c and publishes what emits emits. Of a logged run that is
+// part of the same commit: whatever is stored is in the log too.
+func (a *actor) commitThen(c *store.Change, emits func()) error {
+	if a.log.active() {
+		emits() // held back by the log until the commit
+		return a.commit(c)
+	}
+	if err := a.commit(c); err != nil {
+		return err
+	}
+	emits()
+	return nil
+}
+
 // post sends the actor a letter from one of its workers.
 func (a *actor) post(f func(*actor)) {
 	a.box.put(command{run: f, fail: func(error) {}})

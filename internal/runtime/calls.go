@@ -44,16 +44,20 @@ func (a *actor) proposed(c *store.Change, msg *agent.Message) {
 	if parks {
 		a.park(c)
 	}
-	if a.commit(c) != nil {
-		return
+	err := a.commitThen(c, func() {
+		a.emitAnswer(msg)
+		a.emit(sum)
+		if parks {
+			a.emitParked()
+		}
+	})
+	switch {
+	case err != nil:
+	case parks:
+		a.log.off() // the run has ended
+	default:
+		a.execute()
 	}
-	a.emitAnswer(msg)
-	a.emit(sum)
-	if parks {
-		a.emitParked()
-		return
-	}
-	a.execute()
 }
 
 // classify lets the rules decide on proposed calls.
@@ -116,9 +120,6 @@ func (a *actor) emitParked() {
 	a.emit(agent.CallAsked{Call: pending[0]})
 	a.emitDevice(func(*agent.State) {})
 	a.emit(agent.RunEnded{StopReason: agent.StopRequiresApproval, Usage: a.runUse, Steps: a.runLen})
-	if a.turn.Logged {
-		a.flushLog()
-	}
 }
 
 // pending is what waits for an answer, in call order. The copies are for

@@ -374,12 +374,11 @@ func (a *actor) compacted(c *compacting, text string) {
 	}
 	stats.TokensAfter = prompt.Estimate(a.prompt.Text, nil, c.keep) + prompt.EstimateMessage(msg)
 	msg.Stats, _ = json.Marshal(stats)
-	if err := a.commit(change); err != nil {
+	if err := a.commitThen(change, func() { a.emit(agent.Compacted{Message: msg}) }); err != nil {
 		c.done(nil, err)
 		return
 	}
 	a.lastTokens = 0
-	a.emit(agent.Compacted{Message: msg})
 	c.done(&Compaction{
 		Summary: text, Before: stats.MessagesBefore, After: stats.MessagesAfter, SummaryMessage: msg,
 	}, nil)

@@ -49,6 +49,12 @@ func (l *eventLog) off() {
 	l.on = false
 }
 
+func (l *eventLog) active() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.on
+}
+
 func (l *eventLog) emit(ev *agent.Event) {
 	l.mu.Lock()
 	if !l.on {

@@ -195,18 +195,20 @@ func (a *actor) finishPhase(p *phase, c *store.Change) {
 	}
 	a.newStep(c, keys)
 	c.Steps = append(c.Steps, done)
-	if a.commit(c) != nil {
+	next := a.step
+	err := a.commitThen(c, func() {
+		a.step = done // the results belong to it
+		a.emitResults(p)
+		a.emitJoined(joined, false)
+		if len(joined) > 0 {
+			a.emitQueue()
+		}
+		a.emitLoop(agent.LoopSending, []string{done.ID}, nil)
+		a.step = next
+	})
+	if err != nil {
 		return
 	}
-	next := a.step
-	a.step = done // the results belong to it
-	a.emitResults(p)
-	a.emitJoined(joined, false)
-	if len(joined) > 0 {
-		a.emitQueue()
-	}
-	a.emitLoop(agent.LoopSending, []string{done.ID}, nil)
-	a.step = next
 	a.noteKeys(false)
 	a.ask()
 }

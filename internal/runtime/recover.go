@@ -59,13 +59,15 @@ func (a *actor) resumeTurn() {
 func (a *actor) askAgain() {
 	old := a.step.MessageID
 	a.step.MessageID = agent.NewID("message")
-	if a.commit(&store.Change{Steps: []*agent.Step{a.step}}) != nil {
+	err := a.commitThen(&store.Change{Steps: []*agent.Step{a.step}}, func() {
+		a.emit(agent.Retrying{
+			Reason: "restart", Message: "The server was restarted; the model is asked again",
+			Attempt: 1, Max: 1, Voided: []string{old},
+		})
+	})
+	if err != nil {
 		return
 	}
-	a.emit(agent.Retrying{
-		Reason: "restart", Message: "The server was restarted; the model is asked again",
-		Attempt: 1, Max: 1, Voided: []string{old},
-	})
 	a.emitLoop(agent.LoopSending, nil, nil)
 	a.ask()
 }
@@ -85,8 +87,8 @@ func (a *actor) settleLost() {
 	}
 	if len(a.pending()) > 0 {
 		a.park(c)
-		if a.commit(c) == nil {
-			a.emitParked()
+		if a.commitThen(c, a.emitParked) == nil {
+			a.log.off()
 		}
 		return
 	}

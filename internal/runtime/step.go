@@ -327,11 +327,12 @@ func (a *actor) askFailed(w *asking) {
 	}
 	if w.first {
 		r.Voided = []string{a.step.MessageID}
-		if a.voidStep(w.parts) != nil {
+		if a.voidStep(w.parts, r) != nil {
 			return
 		}
+	} else {
+		a.emit(r)
 	}
-	a.emit(r)
 	a.retry = time.AfterFunc(delay, func() {
 		a.post(func(a *actor) {
 			switch {
@@ -349,19 +350,18 @@ func (a *actor) askFailed(w *asking) {
 }
 
 // voidStep gives up a step of which something was shown, and opens another that
-// asks the same.
-func (a *actor) voidStep(parts []agent.Part) error {
+// asks the same; told says so.
+func (a *actor) voidStep(parts []agent.Part, told agent.Retrying) error {
 	c := &store.Change{}
 	old := a.step
 	a.addPartial(c, parts)
 	old.State, old.EndedAt, old.StopReason = agent.StepVoid, time.Now(), agent.StopModelError
 	a.newStep(c, old.ClientKeys)
 	c.Steps = append(c.Steps, old)
-	if err := a.commit(c); err != nil {
-		return err
-	}
-	a.noteKeys(false)
-	return nil
+	return a.commitThen(c, func() {
+		a.noteKeys(false)
+		a.emit(told)
+	})
 }
 
 // addPartial keeps the text of a cut answer: listed, never sent to the model.

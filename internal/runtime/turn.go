@@ -305,26 +305,25 @@ func (a *actor) end(e ending) {
 	conv := *a.conv
 	conv.UpdatedAt, conv.LastMessageAt = now, now
 	a.conv, c.Conversation, c.RunEnded = &conv, &conv, now
-	if a.commit(c) != nil {
+	err := a.commitThen(c, func() {
+		if e.before != nil {
+			e.before()
+		}
+		a.set(func(s *agent.State) { s.TurnID, s.Processing, s.Pending = "", false, nil })
+		a.emitLoop(agent.LoopIdle, nil, nil)
+		a.emitDevice(func(s *agent.State) { s.Cwd = a.cwd() })
+		if e.after != nil {
+			e.after()
+		}
+		if open {
+			a.emit(agent.RunEnded{StopReason: e.stop, Error: e.err, Usage: a.runUse, Steps: a.runLen})
+		}
+		a.emit(agent.TurnFinished{StopReason: e.stop, Error: e.err, Usage: a.usage, WithUsage: a.turn.Options.WithUsage})
+	})
+	if err != nil {
 		return
 	}
-	if e.before != nil {
-		e.before()
-	}
-	a.set(func(s *agent.State) { s.TurnID, s.Processing, s.Pending = "", false, nil })
-	a.emitLoop(agent.LoopIdle, nil, nil)
-	a.emitDevice(func(s *agent.State) { s.Cwd = a.cwd() })
-	if e.after != nil {
-		e.after()
-	}
-	if open {
-		a.emit(agent.RunEnded{StopReason: e.stop, Error: e.err, Usage: a.runUse, Steps: a.runLen})
-	}
-	a.emit(agent.TurnFinished{StopReason: e.stop, Error: e.err, Usage: a.usage, WithUsage: a.turn.Options.WithUsage})
-	if a.turn.Logged {
-		a.flushLog()
-		a.log.off()
-	}
+	a.log.off()
 	a.turn, a.run, a.step, a.calls = nil, nil, nil, nil
 	a.cancelsNow.Store(false)
 	a.next()
