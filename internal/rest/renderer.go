@@ -85,6 +85,9 @@ func (r *renderer) keepAlive(at time.Time) *pingChunk {
 // event renders one event of the run. The chunks are valid until the next call.
 func (r *renderer) event(ev *agent.Event) []chunk {
 	r.out = r.out[:0]
+	if r.ended != nil {
+		return nil // nothing belongs to a run behind its end
+	}
 	switch p := ev.Payload.(type) {
 	case agent.TextDelta:
 		r.delta(ev, p.Part, p.Text, false)
