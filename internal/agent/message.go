@@ -44,6 +44,9 @@ type Message struct {
 	OTID      string
 	SenderID  string
 	Name      string // participant, or the tool's name
+	// CopyOf is the message of another conversation that this one stands for in a
+	// fork: REST shows both under that id, as one message. "" = none.
+	CopyOf string
 	// CallID and Status belong to RoleTool.
 	CallID string
 	Status CallStatus

@@ -205,7 +205,7 @@ func (d *Door) agentState(ctx context.Context, ag *agent.Agent, with relations) 
 // contextIDs are the ids of what the model sees of a conversation, the system
 // message first.
 func (d *Door) contextIDs(ctx context.Context, conversationID string) ([]string, error) {
-	ids, err := d.store.ContextIDs(ctx, conversationID)
+	ids, err := d.store.ListedContext(ctx, conversationID)
 	if err != nil {
 		return nil, err
 	}

@@ -202,9 +202,28 @@ func TestFork(t *testing.T) {
 	}
 	fork := r.post("/v1/conversations/"+conv+"/fork", nil)
 	got := fork["in_context_message_ids"].([]any)
-	if len(got) != 5 || got[0] == seen[0] || fork["id"] == conv {
-		t.Errorf("context of the fork %v", got)
+	// They are the same messages, behind a system message of its own.
+	if got[0] == seen[0] || !cmp.Equal(got[1:], seen[1:]) || fork["id"] == conv {
+		t.Errorf("context of the fork %v, of the source %v", got, seen)
 	}
+	path := "/v1/conversations/" + text(fork["id"]) + "/messages?order=asc"
+	source2 := r.do("GET", "/v1/conversations/"+conv+"/messages?order=asc", nil).list()
+	list := r.do("GET", path, nil).list()
+	if !cmp.Equal(list[1:], source2[1:]) {
+		t.Errorf("the fork lists other messages: %s", cmp.Diff(source2[1:], list[1:]))
+	}
+	if got := ids(r.do("GET", path+"&limit=2&after="+text(seen[2]), nil).list()); !cmp.Equal(got, []string{text(seen[3]), text(seen[4])}) {
+		t.Errorf("behind %v: %v", seen[2], got)
+	}
+	all := ids(r.do("GET", "/v1/agents/"+id+"/messages", nil).list())
+	if slices.Sort(all); len(all) != len(slices.Compact(slices.Clone(all))) {
+		t.Errorf("the agent has messages twice: %v", all)
+	}
+	again := r.post("/v1/conversations/"+text(fork["id"])+"/fork?message_id="+text(seen[3]), nil)
+	if got := again["in_context_message_ids"].([]any); !cmp.Equal(got[1:], seen[1:4]) {
+		t.Errorf("fork of a fork %v", got)
+	}
+	r.do("DELETE", "/v1/conversations/"+text(again["id"]), nil).want(200)
 	for field, value := range map[string]any{"agent_id": id, "summary": nil, "model": "mneme/offline", "context_window_limit": 9000.0, "archived": false} {
 		if fork[field] != value {
 			t.Errorf("%s is %v, want %v", field, fork[field], value)
@@ -223,6 +242,18 @@ func TestFork(t *testing.T) {
 			t.Errorf("%s: %v", path, own)
 		}
 	}
+	// Of the source, the fork keeps what it knows.
+	defer func() {
+		r.do("DELETE", "/v1/conversations/"+conv, nil).want(200)
+		if got := r.do("GET", path, nil).list(); !cmp.Equal(ids(got)[1:], ids(list)[1:]) {
+			t.Errorf("without its source the fork lists %v", ids(got))
+		}
+		r.do("GET", "/v1/messages/"+text(seen[1]), nil).want(200, text(seen[1]))
+		all := ids(r.do("GET", "/v1/agents/"+id+"/messages", nil).list())
+		if !slices.Contains(all, text(seen[1])) {
+			t.Errorf("the agent lacks %v: %v", seen[1], all)
+		}
+	}()
 	// What was said stays as it was.
 	if again := r.get("/v1/conversations/" + conv)["in_context_message_ids"]; !cmp.Equal(again, any(seen)) {
 		t.Errorf("the source changed: %v", again)

@@ -82,6 +82,7 @@ func (l *listing) page(ctx context.Context, f store.MessageFilter, limit int) ([
 		if err != nil {
 			return nil, err
 		}
+		asOriginals(msgs)
 		got, err := l.render(ctx, msgs)
 		if err != nil {
 			return nil, err
@@ -98,6 +99,16 @@ func (l *listing) page(ctx context.Context, f store.MessageFilter, limit int) ([
 			f.BeforeID = last
 		} else {
 			f.AfterID = last
+		}
+	}
+}
+
+// asOriginals gives the copies of a fork the ids of the messages that they stand for
+// (spec/rest.md section 9.3).
+func asOriginals(msgs []*agent.Message) {
+	for _, m := range msgs {
+		if m.CopyOf != "" {
+			m.ID = m.CopyOf
 		}
 	}
 }

@@ -204,6 +204,9 @@ func (d *Door) cursor(ctx context.Context, id string) (string, error) {
 // message finds a stored message by any id that it is shown under.
 func (d *Door) message(ctx context.Context, id string) (*agent.Message, error) {
 	m, err := d.store.MessageByID(ctx, id)
+	if err == nil {
+		asOriginals([]*agent.Message{m})
+	}
 	if agent.CodeOf(err) != agent.CodeNotFound || !strings.HasPrefix(id, "message-") {
 		return m, err
 	}

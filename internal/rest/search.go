@@ -75,8 +75,13 @@ func (d *Door) searchMessages(w http.ResponseWriter, r *http.Request) error {
 	}
 	names := conversationNames{d: d}
 	out := []searchHit{}
+	seen := map[string]bool{}
 	for _, h := range hits {
 		m := h.Message
+		if asOriginals([]*agent.Message{m}); seen[m.ID] {
+			continue // in a fork, too
+		}
+		seen[m.ID] = true
 		wire, err := names.wire(r.Context(), m.ConversationID)
 		if err != nil {
 			return err

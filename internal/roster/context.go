@@ -51,12 +51,17 @@ var chosen = []agent.Role{agent.RoleUser, agent.RoleAssistant, agent.RoleTool, a
 // chooseContext hides what is not named and shows what is. It returns the messages
 // that change. What the harness added (notices, approvals) stays as it is.
 func chooseContext(all []*agent.Message, ids []string) (changed []*agent.Message, err error) {
-	named := map[string]bool{}
+	named := map[string]bool{} // by the id of the row
 	for _, id := range ids {
-		if !slices.ContainsFunc(all, func(m *agent.Message) bool { return m.ID == id }) {
+		i := slices.IndexFunc(all, func(m *agent.Message) bool { return m.ID == id || m.CopyOf == id })
+		if i < 0 {
 			return nil, agent.Invalid("message_ids", "Message %s is not of the agent's own conversation", id)
 		}
-		named[id] = true
+		for _, m := range all { // the results of a step are one message
+			if m == all[i] || m.Role == agent.RoleTool && m.StepID != "" && all[i].Role == agent.RoleTool && m.StepID == all[i].StepID {
+				named[m.ID] = true
+			}
+		}
 	}
 	made, settled := map[string]bool{}, map[string]bool{} // call ids in the context
 	for _, m := range all {

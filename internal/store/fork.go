@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -46,7 +47,7 @@ func (s *Store) ForkCut(ctx context.Context, from, upToMessageID string, cut fun
 	e := &encoder{s: s, conversation: fork.ID}
 	for _, m := range forkMessages(all[:end], all[end:]) {
 		m.ID, m.AgentID, m.ConversationID = ids(), fork.AgentID, fork.ID
-		m.TurnID, m.RunID, m.StepID = "", "", ""
+		m.TurnID, m.RunID, m.StepID, m.CopyOf = "", "", "", ""
 		e.message(m)
 	}
 	if e.err != nil {
@@ -107,8 +108,9 @@ func forkMessages(copied, rest []*agent.Message) []*agent.Message {
 
 // ForkContext creates the conversation fork with what opening says, followed by
 // copies of the messages that the model sees of another one, up to and including a
-// message ("" = all of them). It happens in one transaction. A message that is not
-// in the context of the source is CodeNotFound.
+// message ("" = all of them). It happens in one transaction. The copies stand for
+// the originals, see agent.Message.CopyOf, and keep their runs and steps. A message
+// that is not in the context of the source is CodeNotFound.
 func (s *Store) ForkContext(ctx context.Context, from, upToMessageID string, fork *agent.Conversation, opening Opening) error {
 	seen, err := s.Messages(ctx, MessageFilter{ConversationID: from, VisibleOnly: true})
 	if err != nil {
@@ -117,7 +119,7 @@ func (s *Store) ForkContext(ctx context.Context, from, upToMessageID string, for
 	system := func(m *agent.Message) bool { return m.Role == agent.RoleSystem }
 	end := len(seen)
 	if upToMessageID != "" {
-		i := slices.IndexFunc(seen, func(m *agent.Message) bool { return m.ID == upToMessageID })
+		i := slices.IndexFunc(seen, func(m *agent.Message) bool { return m.ID == upToMessageID || m.CopyOf == upToMessageID })
 		if i < 0 {
 			return notFound("Message", upToMessageID)
 		}
@@ -126,8 +128,8 @@ func (s *Store) ForkContext(ctx context.Context, from, upToMessageID string, for
 	seq := int64(len(opening.Messages))
 	for _, m := range slices.DeleteFunc(forkMessages(seen[:end], nil), system) {
 		seq++
+		m.CopyOf = cmp.Or(m.CopyOf, m.ID)
 		m.ID, m.AgentID, m.ConversationID, m.Seq = agent.NewID("message"), fork.AgentID, fork.ID, seq
-		m.TurnID, m.RunID, m.StepID = "", "", ""
 		opening.Messages = append(opening.Messages, m)
 	}
 	return s.CreateConversation(ctx, fork, opening)

@@ -7,16 +7,20 @@ import (
 )
 
 const (
-	messageKeyColumns   = `id, tenant, agent_id, conversation_id, seq, role, created_ns, client_key, otid, sender_id, call_id`
+	messageKeyColumns   = `id, tenant, agent_id, conversation_id, seq, role, created_ns, client_key, otid, sender_id, call_id, copy_of`
 	messageStateColumns = `turn_id, run_id, step_id, name, status, hidden, interrupted, stats, output, context, parts`
 	messageColumns      = messageKeyColumns + ", " + messageStateColumns
 )
 
 var (
-	sqlPutMessage   = upsert("messages", "id", messageColumns, messageStateColumns)
-	sqlMessage      = "SELECT " + messageColumns + " FROM messages WHERE id = ? AND tenant = ?"
-	sqlMessagePlace = `SELECT conversation_id, agent_id, run_id, step_id, seq, created_ns FROM messages WHERE id = ? AND tenant = ?`
-	sqlContext      = "SELECT " + messageColumns + ` FROM messages
+	sqlPutMessage = upsert("messages", "id", messageColumns, messageStateColumns)
+	sqlMessage    = "SELECT " + messageColumns + " FROM messages WHERE id = ? AND tenant = ?"
+	// copy_of <> '' is written out so that the partial index serves it.
+	sqlMessageCopy  = "SELECT " + messageColumns + " FROM messages WHERE copy_of = ? AND copy_of <> '' AND tenant = ? ORDER BY id LIMIT 1"
+	sqlMessagePlace = `SELECT id, conversation_id, agent_id, run_id, step_id, seq, created_ns FROM messages WHERE id = ? AND tenant = ?`
+	sqlCopyPlace    = `SELECT id, conversation_id, agent_id, run_id, step_id, seq, created_ns FROM messages
+		WHERE copy_of = ? AND copy_of <> '' AND tenant = ? AND (conversation_id = ? OR ? = '') ORDER BY id LIMIT 1`
+	sqlContext = "SELECT " + messageColumns + ` FROM messages
 		WHERE conversation_id = ? AND hidden = 0 AND tenant = ? ORDER BY seq`
 	sqlLastSeq    = `SELECT coalesce(max(seq), 0) FROM messages WHERE conversation_id = ? AND tenant = ?`
 	sqlContextIDs = `SELECT id FROM messages
@@ -40,7 +44,7 @@ func (e *encoder) message(m *agent.Message) {
 	}
 	e.add("message", m.ID, sqlPutMessage, []any{
 		m.ID, e.s.tenant, m.AgentID, m.ConversationID, m.Seq, string(m.Role), ns(m.CreatedAt), clean(m.ClientKey), clean(m.OTID),
-		clean(m.SenderID), clean(m.CallID), m.TurnID, m.RunID, m.StepID, clean(m.Name), string(m.Status), bit(m.Hidden), bit(m.Interrupted),
+		clean(m.SenderID), clean(m.CallID), m.CopyOf, m.TurnID, m.RunID, m.StepID, clean(m.Name), string(m.Status), bit(m.Hidden), bit(m.Interrupted),
 		rawText(m.Stats), out, clean(m.Context), list(e, m.Parts),
 	})
 	e.enqueue(m)
@@ -52,7 +56,7 @@ func scanMessage(r scanner) (*agent.Message, error) {
 	var out output
 	err := r.Scan(
 		&m.ID, &tenant, &m.AgentID, &m.ConversationID, &m.Seq, (*string)(&m.Role), scanTime{&m.CreatedAt}, &m.ClientKey, &m.OTID,
-		&m.SenderID, &m.CallID, &m.TurnID, &m.RunID, &m.StepID, &m.Name, (*string)(&m.Status), scanBit{&m.Hidden}, scanBit{&m.Interrupted},
+		&m.SenderID, &m.CallID, &m.CopyOf, &m.TurnID, &m.RunID, &m.StepID, &m.Name, (*string)(&m.Status), scanBit{&m.Hidden}, scanBit{&m.Interrupted},
 		scanRaw{&m.Stats}, scanJSON{&out}, &m.Context, scanJSON{&m.Parts},
 	)
 	m.Stdout, m.Stderr = out.Stdout, out.Stderr
@@ -96,6 +100,9 @@ func (s *Store) Messages(ctx context.Context, f MessageFilter) ([]*agent.Message
 		q.where("created_ns >= 0") // leads SQLite to the index, as cursors do
 	}
 	q.where("tenant = ?", s.tenant)
+	if f.runID != "" || f.ConversationID == "" {
+		q.where(original)
+	}
 	if f.stepID != "" {
 		q.where("step_id = ?", f.stepID)
 	}
@@ -130,15 +137,24 @@ func (s *Store) Messages(ctx context.Context, f MessageFilter) ([]*agent.Message
 	return all, s.dialect.fault("list messages", err)
 }
 
-// placeMessage adds the condition that rows lie on one side of a message.
+// original leaves out copies that stand for a message that is there, or that another
+// copy stands for.
+const original = `(copy_of = '' OR NOT EXISTS (SELECT 1 FROM messages o WHERE o.id = messages.copy_of)
+	AND NOT EXISTS (SELECT 1 FROM messages o WHERE o.copy_of = messages.copy_of AND o.copy_of <> '' AND o.id < messages.id))`
+
+// placeMessage adds the condition that rows lie on one side of a message, which in a
+// fork may be named by the message that it stands for.
 func (s *Store) placeMessage(ctx context.Context, q *selection, f MessageFilter, id, side string) error {
 	if id == "" {
 		return nil
 	}
-	var conversation, owner, run, step string
+	var row, conversation, owner, run, step string
 	var seq, created int64
-	found, err := s.pool().one(ctx, func(r scanner) error { return r.Scan(&conversation, &owner, &run, &step, &seq, &created) },
-		sqlMessagePlace, id, s.tenant)
+	scan := func(r scanner) error { return r.Scan(&row, &conversation, &owner, &run, &step, &seq, &created) }
+	found, err := s.pool().one(ctx, scan, sqlMessagePlace, id, s.tenant)
+	if err == nil && (!found || f.ConversationID != "" && f.ConversationID != conversation) {
+		found, err = s.pool().one(ctx, scan, sqlCopyPlace, id, s.tenant, f.ConversationID, f.ConversationID)
+	}
 	is := func(want, got string) bool { return want == "" || want == got }
 	switch {
 	case err != nil:
@@ -148,7 +164,7 @@ func (s *Store) placeMessage(ctx context.Context, q *selection, f MessageFilter,
 	case f.bySeq():
 		q.where("seq "+side+" ?", seq)
 	default:
-		q.where("(created_ns, id) "+side+" (?, ?)", created, id)
+		q.where("(created_ns, id) "+side+" (?, ?)", created, row)
 	}
 	return nil
 }
@@ -156,9 +172,14 @@ func (s *Store) placeMessage(ctx context.Context, q *selection, f MessageFilter,
 // bySeq says whether all messages are of one conversation.
 func (f MessageFilter) bySeq() bool { return f.ConversationID != "" || f.runID != "" }
 
-// MessageByID returns one message, or CodeNotFound.
+// MessageByID returns one message, or CodeNotFound. Where the message itself is gone
+// it is a copy of it.
 func (s *Store) MessageByID(ctx context.Context, id string) (*agent.Message, error) {
-	return get(ctx, s.pool(), "Message", id, scanMessage, sqlMessage, id, s.tenant)
+	m, err := get(ctx, s.pool(), "Message", id, scanMessage, sqlMessage, id, s.tenant)
+	if agent.CodeOf(err) == agent.CodeNotFound && id != "" {
+		return get(ctx, s.pool(), "Message", id, scanMessage, sqlMessageCopy, id, s.tenant)
+	}
+	return m, err
 }
 
 // MessageCount counts the messages of a conversation, hidden ones included.

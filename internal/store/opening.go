@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 
 	"mneme/internal/agent"
@@ -43,11 +44,38 @@ func (s *Store) SystemMessageID(ctx context.Context, conversationID string) (id 
 	return id, s.dialect.fault("find the system message of "+conversationID, err)
 }
 
+// ListedContext lists the ids under which REST shows what the model sees of a
+// conversation, oldest first: like ContextIDs, but the results of a step are one
+// message, and copies go by the id of their original.
+func (s *Store) ListedContext(ctx context.Context, conversationID string) ([]string, error) {
+	ids := []string{}
+	grouped := map[string]bool{} // steps whose results are in
+	err := s.pool().each(ctx, func(r scanner) error {
+		var id, copyOf, role, step string
+		if err := r.Scan(&id, &copyOf, &role, &step); err != nil {
+			return err
+		}
+		if role == string(agent.RoleTool) && step != "" {
+			if grouped[step] {
+				return nil
+			}
+			grouped[step] = true
+		}
+		ids = append(ids, cmp.Or(copyOf, id))
+		return nil
+	}, sqlListedContext, conversationID, s.tenant)
+	return ids, s.dialect.fault("list context of conversation "+conversationID, err)
+}
+
 // LastSeq is the position of the last message of a conversation, 0 if there is none.
 func (s *Store) LastSeq(ctx context.Context, conversationID string) (seq int64, err error) {
 	_, err = s.pool().one(ctx, func(r scanner) error { return r.Scan(&seq) }, sqlLastSeq, conversationID, s.tenant)
 	return seq, s.dialect.fault("find the end of conversation "+conversationID, err)
 }
+
+const sqlListedContext = `SELECT id, copy_of, role, step_id FROM messages
+	WHERE conversation_id = ? AND hidden = 0 AND interrupted = 0 AND tenant = ?
+	AND role IN ('user', 'assistant', 'tool', 'summary') ORDER BY seq`
 
 // The role is written out so that the partial index serves it.
 const sqlSystemMessage = `SELECT id FROM messages

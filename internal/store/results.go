@@ -44,6 +44,7 @@ func (s *Store) StepResults(ctx context.Context, runIDs, stepIDs []string) ([]*a
 	q.where(in("run_id", len(runIDs)), texts(runIDs)...)
 	q.where(in("step_id", len(stepIDs)), texts(stepIDs)...)
 	q.where("role = 'tool'")
+	q.where(original)
 	q.where("tenant = ?", s.tenant)
 	var all []*agent.Message
 	err := s.pool().eachOf(ctx, appendTo(&all, scanMessage), "SELECT "+messageColumns+" FROM messages"+q.text()+orderBy(false, "seq"), q.args...)

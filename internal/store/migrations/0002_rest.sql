@@ -24,6 +24,9 @@ ALTER TABLE steps ADD COLUMN feedback TEXT;
 ALTER TABLE steps ADD COLUMN tags TEXT;
 
 CREATE INDEX messages_run ON messages (run_id, seq) WHERE run_id <> '';
+-- The message of another conversation that this one is a copy of.
+ALTER TABLE messages ADD COLUMN copy_of TEXT NOT NULL DEFAULT '';
+CREATE INDEX messages_copies ON messages (copy_of, id) WHERE copy_of <> '';
 CREATE INDEX messages_system ON messages (conversation_id, seq) WHERE role = 'system';
 
 -- The ids of an input with several messages; an input with one has it as its key.
