@@ -41,7 +41,7 @@ type agentState struct {
 	EntityID           *string             `json:"entity_id"`
 	IdentityIDs        []string            `json:"identity_ids"`
 	Identities         []none              `json:"identities"`
-	PendingApproval    any                 `json:"pending_approval"`
+	PendingApproval    variant             `json:"pending_approval"`
 	Autoclear          bool                `json:"message_buffer_autoclear"`
 	EnableSleeptime    *bool               `json:"enable_sleeptime"`
 	MultiAgentGroup    *none               `json:"multi_agent_group"`

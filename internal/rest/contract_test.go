@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"mneme/internal/llm/fake"
 )
 
 // An endpoint is one call of the official client.
@@ -164,24 +166,63 @@ func operationOf(doc *openapi3.T, method, path string) *openapi3.Operation {
 	return best
 }
 
-// fits checks an answer of status 200 against the contract.
+// described is what this server says about itself.
+func described(t testing.TB, r *rig) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json", nil).want(200).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// TestDescription: it is valid, and small enough to be read.
+func TestDescription(t *testing.T) {
+	r := start(t, nil)
+	doc := described(t, r)
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if size := len(r.do("GET", "/openapi.json", nil).Body); size > 200_000 {
+		t.Errorf("it has %d bytes", size)
+	}
+	ids := map[string]string{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			if op.Summary == "" || ids[op.OperationID] != "" {
+				t.Errorf("%s %s: summary %q, operation %s is also %s", method, path, op.Summary, op.OperationID, ids[op.OperationID])
+			}
+			ids[op.OperationID] = method + " " + path
+		}
+	}
+}
+
+// fits checks an answer of status 200 against the contract, and against what this
+// server says about itself.
 func (a *response) fits() *response {
 	a.t.Helper()
-	doc, err := contract()
+	old, err := contract()
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	method, path, _ := strings.Cut(a.what, " ")
-	op := operationOf(doc, method, path)
-	if op == nil {
-		a.t.Fatalf("%s is not in the contract", a.what)
-	}
 	a.want(http.StatusOK)
-	media := op.Responses.Status(http.StatusOK).Value.Content.Get("application/json")
 	var v any
 	a.into(&v)
-	if err := media.Schema.Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
-		a.t.Errorf("%s does not fit the contract: %v\n%s", a.what, err, a.Body)
+	method, path, _ := strings.Cut(a.what, " ")
+	for name, doc := range map[string]*openapi3.T{"the contract": old, "its description": described(a.t, a.rig)} {
+		op := operationOf(doc, method, path)
+		if op == nil {
+			a.t.Errorf("%s is not in %s", a.what, name)
+			continue
+		}
+		media := op.Responses.Status(http.StatusOK).Value.Content.Get("application/json")
+		if media == nil {
+			a.t.Errorf("%s has no answer in %s", a.what, name)
+			continue
+		}
+		if err := media.Schema.Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
+			a.t.Errorf("%s does not fit %s: %v\n%s", a.what, name, err, a.Body)
+		}
 	}
 	return a
 }
@@ -225,4 +266,55 @@ func TestAnswersFitTheContract(t *testing.T) {
 	r.do("POST", one+"/recompile", nil).fits()
 	r.do("DELETE", one, nil).fits()
 	r.do("DELETE", path, nil).fits()
+}
+
+// TestAnswersAboutMessagesFit calls what concerns messages, runs and steps, after a
+// turn with a tool and one that waits for an approval.
+func TestAnswersAboutMessagesFit(t *testing.T) {
+	r := start(t, fake.New(
+		fake.Answer{fake.Reasoning("hm"), fake.Text("one"), fake.Call("hammer", `{"a":1}`)},
+		fake.Answer{fake.Text("two")},
+		fake.Answer{fake.Text("three")},
+	))
+	id := r.agent(nil)
+	conv := r.conversation(id)
+	agents, one := "/v1/agents/"+id, "/v1/conversations/"+conv
+	tools := []any{map[string]any{"name": "hammer", "description": "d", "parameters": map[string]any{"type": "object"}}}
+	var first map[string]any
+	r.do("POST", agents+"/messages", map[string]any{"input": "hi", "client_tools": tools}).fits().into(&first)
+	if reason := first["stop_reason"].(map[string]any)["stop_reason"]; reason != "requires_approval" {
+		t.Fatalf("it ended with %v", reason)
+	}
+	r.do("GET", agents+"?include=agent.pending_approval", nil).fits().want(200, "approval_request_message")
+	r.do("GET", agents+"/messages", nil).fits()
+	r.do("POST", agents+"/messages", map[string]any{"client_tools": tools, "messages": []any{map[string]any{
+		"type": "approval", "approvals": []any{map[string]any{"type": "tool", "tool_call_id": "call_1_1", "tool_return": "bang", "status": "success"}},
+	}}}).fits()
+	r.do("POST", one+"/messages", map[string]any{"streaming": false, "messages": []any{map[string]any{"role": "user", "content": []any{
+		map[string]any{"type": "text", "text": "a"}, map[string]any{"type": "text", "text": "b"}}}}}).fits()
+	messages := r.do("GET", agents+"/messages?include_err=true", nil).fits().list()
+	r.do("GET", one+"/messages", nil).fits()
+	r.do("GET", "/v1/messages/", nil).fits()
+	r.do("GET", "/v1/messages/"+text(messages[len(messages)-1]["id"]), nil).fits()
+	r.do("POST", "/v1/messages/search", map[string]any{"query": "two"}).fits()
+	runs := r.do("GET", "/v1/runs/", nil).fits().list()
+	for _, run := range runs {
+		path := "/v1/runs/" + text(run["id"])
+		for _, what := range []string{"", "/messages", "/steps", "/usage", "/trace"} {
+			r.do("GET", path+what, nil).fits()
+		}
+	}
+	for _, step := range r.do("GET", "/v1/steps/", nil).fits().list() {
+		path := "/v1/steps/" + text(step["id"])
+		for _, what := range []string{"", "/messages", "/metrics", "/trace"} {
+			r.do("GET", path+what, nil).fits()
+		}
+		r.do("PATCH", path+"/feedback", map[string]any{"feedback": "positive", "tags": []string{"t"}}).fits()
+	}
+	if len(runs) != 3 {
+		t.Errorf("%d runs", len(runs))
+	}
+	r.do("POST", agents+"/summarize", nil).fits()
+	r.do("PATCH", agents+"/reset-messages", map[string]any{}).fits()
+	r.do("POST", agents+"/messages/cancel", map[string]any{"run_ids": []string{text(runs[0]["id"])}}).fits()
 }

@@ -239,8 +239,10 @@ func (s *schemas) of(t reflect.Type) any {
 		return ordered{{"type", "string"}, {"format", "date-time"}}
 	case reflect.TypeFor[object]():
 		return ordered{{"type", []string{"object", "null"}}}
-	case reflect.TypeFor[json.RawMessage]():
-		return ordered{}
+	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[any]():
+		return anything
+	case reflect.TypeFor[variant]():
+		return s.messages()
 	case reflect.TypeFor[none]():
 		return ordered{{"type", "object"}}
 	case reflect.TypeFor[*none]():
@@ -264,8 +266,6 @@ func (s *schemas) of(t reflect.Type) any {
 		return ordered{{"type", "boolean"}}
 	case reflect.Float32, reflect.Float64:
 		return ordered{{"type", "number"}}
-	case reflect.Interface:
-		return ordered{}
 	}
 	return ordered{{"type", "integer"}}
 }
@@ -279,10 +279,27 @@ func nullable(schema any) any {
 		}
 		return o // it is nullable already
 	}
-	if ok && len(o) == 0 {
-		return o // anything
+	if schema == any(anything) {
+		return schema
 	}
 	return ordered{{"anyOf", []any{schema, ordered{{"type", "null"}}}}}
+}
+
+// anything is the schema of values that are passed on.
+const anything = true
+
+// messages is the schema of a message, in any of the variants.
+func (s *schemas) messages() any {
+	const name = "Message"
+	if !slices.ContainsFunc(s.defs, func(m member) bool { return m.key == name }) {
+		at := len(s.defs)
+		s.defs = append(s.defs, member{name, nil})
+		s.defs[at].value = s.ofValue(alternatives{
+			systemVariant{}, userVariant{}, assistantVariant{}, reasoningVariant{}, hiddenVariant{}, callVariant{},
+			returnVariant{}, responseVariant{}, summaryVariant{}, eventVariant{},
+		})
+	}
+	return ref("schemas", name)
 }
 
 // named puts the schema of a struct under its name and returns a reference.
@@ -305,7 +322,7 @@ func (s *schemas) named(t reflect.Type) any {
 }
 
 // properties are the fields of a struct as encoding/json sees them. Those that are
-// never left out are required.
+// never left out are required. A list or map that may be nil has the tag null:"yes".
 func (s *schemas) properties(t reflect.Type) (props ordered, required []string) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -313,6 +330,9 @@ func (s *schemas) properties(t reflect.Type) (props ordered, required []string) 
 			continue
 		}
 		schema := s.of(f.Type)
+		if f.Type.Kind() == reflect.Interface || f.Tag.Get("null") != "" {
+			schema = nullable(schema)
+		}
 		if o, ok := schema.(ordered); ok {
 			schema = append(slices.Clip(o), constraints(f)...)
 		}

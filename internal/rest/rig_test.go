@@ -84,6 +84,7 @@ func startWith(t testing.TB, model llm.Model, o transcript.Options, change ...fu
 // A response is an answer that was read to its end.
 type response struct {
 	t      testing.TB
+	rig    *rig
 	what   string
 	Status int
 	Header http.Header
@@ -104,7 +105,7 @@ func (r *rig) do(method, path string, body any) *response {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return &response{t: r.t, what: method + " " + path, Status: resp.StatusCode, Header: resp.Header, Body: data}
+	return &response{t: r.t, rig: r, what: method + " " + path, Status: resp.StatusCode, Header: resp.Header, Body: data}
 }
 
 func (r *rig) request(ctx context.Context, method, path string, body any) *http.Request {

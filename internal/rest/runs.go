@@ -52,7 +52,7 @@ type requestConfig struct {
 	UseAssistant bool     `json:"use_assistant_message"`
 	ToolName     string   `json:"assistant_message_tool_name"`
 	ToolArg      string   `json:"assistant_message_tool_kwarg"`
-	Types        []string `json:"include_return_message_types"`
+	Types        []string `json:"include_return_message_types" null:"yes"`
 }
 
 // renderRun shows a run. wire is its conversation's id, null for an agent's own.

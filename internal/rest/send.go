@@ -29,8 +29,8 @@ type lettaResponse struct {
 	Messages []variant   `json:"messages"`
 	Stop     stopChunk   `json:"stop_reason"`
 	Usage    *usageChunk `json:"usage"`
-	Logprobs *none       `json:"logprobs"` // providers do not give them here
-	Turns    []none      `json:"turns"`    // likewise; always null
+	Logprobs *none       `json:"logprobs"`         // providers do not give them here
+	Turns    []none      `json:"turns" null:"yes"` // likewise; always null
 }
 
 // A request is what is stored of a send with the run that it begins.
@@ -40,7 +40,7 @@ type request struct {
 	UseAssistant bool     `json:"use_assistant_message"`
 	ToolName     string   `json:"assistant_message_tool_name"`
 	ToolArg      string   `json:"assistant_message_tool_kwarg"`
-	Types        []string `json:"include_return_message_types"`
+	Types        []string `json:"include_return_message_types" null:"yes"`
 	RequestID    string   `json:"request_id,omitempty"`
 }
 

@@ -101,8 +101,8 @@ type (
 		Return  string       `json:"tool_return"`
 		Status  string       `json:"status"`
 		CallID  string       `json:"tool_call_id"`
-		Stdout  []string     `json:"stdout"`
-		Stderr  []string     `json:"stderr"`
+		Stdout  []string     `json:"stdout" null:"yes"`
+		Stderr  []string     `json:"stderr" null:"yes"`
 		Returns []wireReturn `json:"tool_returns"`
 	}
 	responseVariant struct {
@@ -144,8 +144,8 @@ type wireReturn struct {
 	Return any      `json:"tool_return"`
 	Status string   `json:"status"`
 	CallID string   `json:"tool_call_id"`
-	Stdout []string `json:"stdout"`
-	Stderr []string `json:"stderr"`
+	Stdout []string `json:"stdout" null:"yes"`
+	Stderr []string `json:"stderr" null:"yes"`
 }
 
 // A wireApproval is a person's word on one call.
@@ -200,7 +200,7 @@ type (
 		Prompt     int      `json:"prompt_tokens"`
 		Total      int      `json:"total_tokens"`
 		Steps      int      `json:"step_count"`
-		RunIDs     []string `json:"run_ids"`
+		RunIDs     []string `json:"run_ids" null:"yes"`
 		CacheRead  *int     `json:"cached_input_tokens"`
 		CacheWrite *int     `json:"cache_write_tokens"`
 		Reasoning  *int     `json:"reasoning_tokens"`
