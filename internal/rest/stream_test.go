@@ -217,32 +217,13 @@ func slowModel(feed <-chan struct{}) *fake.Model {
 	})
 }
 
-// feeder lets pieces out until stop is called.
-func feeder() (feed chan struct{}, stop func()) {
-	feed, quit := make(chan struct{}), make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case feed <- struct{}{}:
-				time.Sleep(300 * time.Microsecond)
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return feed, func() { close(quit); <-done }
-}
-
 // TestResume cuts a background stream at 50 random points, and restarts the server
 // four times meanwhile: every event comes once and in order.
 func TestResume(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 2))
-	feed, stop := feeder()
-	defer stop()
+	feed := make(chan struct{}, 1<<16)
 	l := live(t, slowModel(feed))
 	conv := l.allowed(l.armed(), "TaskCreate")
 
@@ -252,8 +233,13 @@ func TestResume(t *testing.T) {
 	// read takes some events of a stream that goes on behind what was read.
 	read := func(method, path string, body any, most int, change ...func(*http.Request)) {
 		t.Helper()
+		for range most {
+			feed <- struct{}{} // a piece for each event, and a few are lost by restarts
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), transcript.Patience)
 		defer cancel()
+		patience := time.AfterFunc(300*time.Millisecond, cancel) // another cut
+		defer patience.Stop()
 		req := l.request(ctx, method, path, body)
 		for _, f := range change {
 			f(req)
@@ -284,7 +270,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	read("POST", "/v1/conversations/"+conv+"/messages",
-		map[string]any{"input": "go", "stream_tokens": true, "background": true}, 1+random.IntN(4))
+		map[string]any{"input": "go", "stream_tokens": true, "background": true}, 3)
 	for cut := range 50 {
 		if ended {
 			break
@@ -305,8 +291,14 @@ func TestResume(t *testing.T) {
 			read("GET", "/v1/runs/"+run+"/stream?starting_after="+strconv.Itoa(after), nil, random.IntN(6))
 		}
 	}
+	close(feed)
 	for !ended {
-		read("POST", "/v1/runs/"+run+"/stream", map[string]any{"starting_after": len(got)}, 1<<20)
+		rest := l.stream("POST", "/v1/runs/"+run+"/stream", map[string]any{"starting_after": len(got)})
+		for _, ev := range rest {
+			if ended = ev.data == "[DONE]"; !ended {
+				got = append(got, ev.data)
+			}
+		}
 	}
 	all := l.stream("POST", "/v1/runs/"+run+"/stream", nil)
 	var again []string
