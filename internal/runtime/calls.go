@@ -55,6 +55,7 @@ func (a *actor) proposed(c *store.Change, msg *agent.Message) {
 	case err != nil:
 	case parks:
 		a.log.off() // the run has ended
+		a.refuseWaiting()
 	default:
 		a.execute()
 	}

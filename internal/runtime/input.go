@@ -30,6 +30,7 @@ type waiter struct {
 	ack   func(Receipt)
 	reply chan<- submitted
 	timer *time.Timer
+	gone  <-chan struct{} // closed when the sender has given up
 }
 
 type submitted struct {
@@ -58,7 +59,7 @@ func (m *Manager) Submit(ctx context.Context, in *agent.Input, ack func(Receipt)
 	scope := agent.Scope{AgentID: in.AgentID, ConversationID: in.ConversationID}
 	ch := make(chan submitted, 1)
 	m.post(scope, command{
-		run:  func(a *actor) { a.submit(in, ack, ch) },
+		run:  func(a *actor) { a.submit(in, ack, ch, ctx.Done()) },
 		fail: func(err error) { ch <- submitted{err: err} },
 	})
 	select {
@@ -99,7 +100,7 @@ func prepare(in *agent.Input) error {
 	return nil
 }
 
-func (a *actor) submit(in *agent.Input, ack func(Receipt), reply chan<- submitted) {
+func (a *actor) submit(in *agent.Input, ack func(Receipt), reply chan<- submitted, gone <-chan struct{}) {
 	if known, err := a.known(in); known != nil || err != nil {
 		if err == nil {
 			ack(*known)
@@ -124,7 +125,7 @@ func (a *actor) submit(in *agent.Input, ack func(Receipt), reply chan<- submitte
 	case agent.BusyReject:
 		reply <- submitted{err: a.busyError()}
 	case agent.BusyWait:
-		w := &waiter{in: in, ack: ack, reply: reply}
+		w := &waiter{in: in, ack: ack, reply: reply, gone: gone}
 		w.timer = time.AfterFunc(busyWait, func() { a.post(func(a *actor) { a.waitedTooLong(w) }) })
 		a.waiting = append(a.waiting, w)
 	default:
@@ -167,6 +168,42 @@ func (a *actor) busyError() error {
 		e.Ref = a.run.ID
 	}
 	return e
+}
+
+// dropWaiting takes out of the waiting inputs those at the head that must not
+// begin a turn: their sender has given up, or has sent the same again and that
+// one has begun.
+func (a *actor) dropWaiting() {
+	for len(a.waiting) > 0 {
+		w := a.waiting[0]
+		select {
+		case <-w.gone:
+			a.waiting = a.waiting[1:]
+			w.finish(Receipt{}, context.Canceled)
+			continue
+		default:
+		}
+		known, err := a.known(w.in)
+		if known == nil && err == nil {
+			return
+		}
+		a.waiting = a.waiting[1:]
+		if err != nil {
+			w.finish(Receipt{}, err)
+			continue
+		}
+		w.ack(*known)
+		w.finish(*known, nil)
+	}
+}
+
+// refuseWaiting answers what waits when the turn has parked: nobody knows for how
+// long.
+func (a *actor) refuseWaiting() {
+	for _, w := range a.waiting {
+		w.finish(Receipt{}, a.busyError())
+	}
+	a.waiting = nil
 }
 
 func (a *actor) waitedTooLong(w *waiter) {

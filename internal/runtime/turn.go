@@ -252,6 +252,7 @@ func (a *actor) next() {
 	if a.dead != nil || a.turn != nil || a.compacting != nil || a.stopping() {
 		return
 	}
+	a.dropWaiting()
 	batch := a.batch()
 	if len(a.waiting) > 0 && (len(batch) == 0 || a.waiting[0].in.CreatedAt.Before(batch[0].CreatedAt)) {
 		w := a.waiting[0]
