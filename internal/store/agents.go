@@ -105,6 +105,17 @@ func (s *Store) CreateAgent(ctx context.Context, a *agent.Agent, own *agent.Conv
 		if err := s.putConversation(t, own); err != nil {
 			return err
 		}
+		for _, o := range opening {
+			if o.Core == nil {
+				continue
+			}
+			if _, err := t.exec(sqlPutHead, a.ID, s.tenant, o.Core.Commit); err != nil {
+				return err
+			}
+			if err := s.writeLinks(t, a.ID, nil, o.Core.Links); err != nil {
+				return err
+			}
+		}
 		return t.runSome(first)
 	})
 }
@@ -277,7 +288,8 @@ func (s *Store) selectAgents(f AgentFilter) *selection {
 }
 
 // DeleteAgent deletes an agent with everything that belongs to it: conversations
-// and their journals, attachments of blocks, secrets and schedules. Blocks stay.
+// and their journals, attachments of blocks, secrets and schedules. Of the blocks
+// those go that were made from its files and are attached to nobody else.
 // Whoever still holds a lease of one of its conversations can write no more.
 func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 	return s.write(ctx, "delete agent "+id, func(t *tx) error {
@@ -303,6 +315,9 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 		}
 		for _, query := range []string{
 			`DELETE FROM schedules WHERE agent_id = ? AND tenant = ?`,
+			// Blocks that are its files alone.
+			`DELETE FROM blocks WHERE id IN (SELECT block_id FROM agent_blocks WHERE agent_id = ?) AND tenant = ?
+				AND (filed = 1 OR deleted = 1) AND (SELECT count(*) FROM agent_blocks WHERE block_id = blocks.id) = 1`,
 			`DELETE FROM agents WHERE id = ? AND tenant = ?`, // cascades to the rest
 		} {
 			if _, err := t.exec(query, id, s.tenant); err != nil {

@@ -12,6 +12,9 @@ import (
 type Opening struct {
 	Prompt   *agent.Prompt    // nil = none
 	Messages []*agent.Message // their Seq grows from 1
+	// Core is the core memory of a new agent, whose own conversation this is; nil =
+	// none.
+	Core *CoreMemory
 }
 
 // encodeOpening turns openings of one conversation into statements.

@@ -31,7 +31,8 @@ type listing struct {
 }
 
 // page adds the conditions of the cursors to q and returns the end of the query.
-// With reverse the rows come in the other order than the one asked for.
+// With reverse the rows come in the other order than the one asked for. A negative
+// limit is one that the caller keeps itself.
 func (s *Store) page(ctx context.Context, q *selection, l listing, p Page) (tail string, reverse bool, err error) {
 	later, earlier := "<", ">"
 	if p.Asc {
@@ -43,7 +44,7 @@ func (s *Store) page(ctx context.Context, q *selection, l listing, p Page) (tail
 	if err := s.place(ctx, q, l, p.Before, p.BeforeValue, earlier); err != nil {
 		return "", false, err
 	}
-	reverse = p.Before != "" && p.After == "" && p.Limit > 0
+	reverse = p.Before != "" && p.After == "" && p.Limit != 0
 	return orderBy(p.Asc == reverse, l.keys...) + limitTo(p.Limit), reverse, nil
 }
 

@@ -20,6 +20,10 @@ func testTenants(t *testing.T, a, b *store.Store) {
 	ok(t, a.AddProjectRule(ctx, "/d", "r"))
 	ok(t, a.ChangeSecrets(ctx, sc.agent.ID, map[string][]byte{"S": {1}}, nil))
 
+	block := newBlock("human", "1")
+	link(t, a, sc.agent.ID, false, block)
+	must(a.UpdateBlock(ctx, block.ID, func(b *agent.Block) error { b.Value = "2"; return nil }))(t)
+
 	agentID, convID := sc.agent.ID, sc.conv.ID
 	nothing := func(*agent.Agent) error { return nil }
 	for what, err := range map[string]error{
@@ -42,6 +46,10 @@ func testTenants(t *testing.T, a, b *store.Store) {
 		"cursor":        second(b.Messages(ctx, store.MessageFilter{AgentID: agentID, AfterID: c.Messages[0].ID})),
 		"secrets":       b.ChangeSecrets(ctx, agentID, map[string][]byte{"S": {2}}, nil),
 		"provider":      b.DeleteProvider(ctx, "p"),
+		"block":         second(b.Block(ctx, block.ID)),
+		"change block":  second(b.UpdateBlock(ctx, block.ID, func(*agent.Block) error { return nil })),
+		"delete block":  b.DeleteBlock(ctx, block.ID),
+		"change core":   second(b.ChangeCoreMemory(ctx, agentID, func(*store.CoreMemory) error { return nil })),
 		"run cursor":    second(b.Runs(ctx, store.RunFilter{Page: store.Page{After: c.Runs[0].ID}})),
 		"step cursor":   second(b.Steps(ctx, store.StepFilter{Page: store.Page{After: c.Steps[0].ID}})),
 		"feedback":      second(b.SetStepFeedback(ctx, c.Steps[0].ID, "positive", nil)),
@@ -74,6 +82,11 @@ func testTenants(t *testing.T, a, b *store.Store) {
 		"found":         len(must(b.SearchMessages(ctx, store.SearchFilter{Query: "hello"}))(t)),
 		"newest":        len(must(b.SearchMessages(ctx, store.SearchFilter{}))(t)),
 		"index faults":  len(must(b.CheckIndex(ctx))(t)),
+		"blocks":        len(must(b.Blocks(ctx, store.BlockFilter{IncludeHidden: true}))(t)),
+		"links":         len(must(b.BlockLinks(ctx, block.ID))(t)),
+		"pending":       len(must(b.PendingLinks(ctx))(t)),
+		"core memory":   len(must(b.CoreMemory(ctx, agentID))(t).Links),
+		"heads":         len(must(b.MemoryHeads(ctx))(t)),
 		"callbacks":     len(must(b.DueCallbacks(ctx, at(1000)))(t)),
 		"parked":        len(must(b.ParkedTurns(ctx))(t)),
 		"unfinished":    len(must(b.Unfinished(ctx))(t)),
