@@ -30,10 +30,10 @@ export const parallel = (list, last = 'SAY done') =>
 
 /** A server of one's own, to be stopped, killed and started again on its state. */
 export class Server {
-  /** Starts one; args are further flags, env further variables. */
-  static async create(t, { args = [], env = {} } = {}) {
+  /** Starts one: `mneme server --rest`, or `mneme serve`; args are further flags, env further variables. */
+  static async create(t, { command = 'server', args = [], env = {} } = {}) {
     const server = new Server()
-    Object.assign(server, { args, env, home: await workspace() })
+    Object.assign(server, { command, args: command === 'server' ? ['--rest', ...args] : args, env, home: await workspace() })
     t.after(() => server.kill())
     await server.#run(['connect', 'lmstudio', '--base-url', given.MNEME_MODEL_URL])
     await server.start()
@@ -57,7 +57,7 @@ export class Server {
 
   /** Starts it, on the port it had before if there was one. */
   async start() {
-    const child = this.#spawn(['server', '--listen', `ws://127.0.0.1:${this.port ?? 0}`, '--rest', ...this.args])
+    const child = this.#spawn([this.command, '--listen', `ws://127.0.0.1:${this.port ?? 0}`, ...this.args])
     this.child = child
     this.gone = new Promise(resolve => child.once('close', resolve))
     const url = await new Promise((resolve, reject) => {
