@@ -95,8 +95,7 @@ type Door struct {
 	version string
 	system  string // of agents that are made without one
 
-	retention    time.Duration
-	allowPrivate bool
+	retention time.Duration
 
 	router *router
 	bodies *semaphore.Weighted // bytes of large request bodies in memory
@@ -114,10 +113,10 @@ func New(cfg Config) *Door {
 	d := &Door{
 		rt: cfg.Runtime, roster: cfg.Roster, store: cfg.Store, memory: cfg.Memory, models: cfg.Models,
 		auth: cfg.Auth, sealer: cfg.Sealer, log: cfg.Logger, version: cfg.Version, system: cfg.System,
-		retention: cfg.Retention, allowPrivate: cfg.AllowPrivate,
-		router: newRouter(tables()...),
-		bodies: semaphore.NewWeighted(bodyBudget),
-		places: newPlaces(),
+		retention: cfg.Retention,
+		router:    newRouter(tables()...),
+		bodies:    semaphore.NewWeighted(bodyBudget),
+		places:    newPlaces(),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

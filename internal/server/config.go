@@ -46,6 +46,8 @@ var settings = []setting{
 	{name: "model", env: "MNEME_MODEL", about: "the default model, provider/model"},
 	{name: "permission-mode", env: "MNEME_PERMISSION_MODE", preset: string(agent.ModeStandard), about: "standard, acceptEdits, unrestricted or strict"},
 	{name: "unattended-approval", preset: "park", about: "park or deny: what becomes of approvals nobody watches"},
+	{name: "keep-run-events", preset: "3h", about: "how long background runs can be resumed, at most 24h"},
+	{name: "private-callbacks", preset: "refuse", about: "refuse or allow: callbacks to private addresses, and images from there"},
 	{name: "max-steps", preset: "200", about: "model calls per turn"},
 	{name: "drain", preset: "10s", about: "how long a stop waits for running turns"},
 	{name: "log-level", env: "MNEME_LOG_LEVEL", preset: "warn", about: "debug, info, warn or error"},
@@ -94,7 +96,11 @@ type Config struct {
 	Unattended   string // park or deny
 	MaxSteps     int
 	Drain        time.Duration
-	LogLevel     string
+	// KeepRunEvents is how long background runs can be resumed.
+	KeepRunEvents time.Duration
+	// PrivateCallbacks allows callbacks to private addresses, and images from there.
+	PrivateCallbacks bool
+	LogLevel         string
 
 	AllowOrigin, AllowHost []string
 	Auth                   auth.Options
@@ -244,9 +250,19 @@ func (c *Config) fill(all map[string][]string) error {
 	if c.MaxSteps, err = strconv.Atoi(one("max-steps")); err != nil || c.MaxSteps < 1 {
 		return fmt.Errorf("max-steps is %q; expected a positive number", one("max-steps"))
 	}
-	if c.Drain, err = duration(one("drain")); err != nil {
+	if c.Drain, err = duration("drain", one("drain")); err != nil {
 		return err
 	}
+	if c.KeepRunEvents, err = duration("keep-run-events", one("keep-run-events")); err != nil {
+		return err
+	}
+	if c.KeepRunEvents <= 0 || c.KeepRunEvents > maxRunEvents {
+		return fmt.Errorf("keep-run-events is %q; expected a time up to 24h", one("keep-run-events"))
+	}
+	if word := one("private-callbacks"); word != "refuse" && word != "allow" {
+		return fmt.Errorf("private-callbacks is %q; expected refuse or allow", word)
+	}
+	c.PrivateCallbacks = one("private-callbacks") == "allow"
 	if c.LogLevel = one("log-level"); !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel) {
 		return fmt.Errorf("log-level is %q; expected debug, info, warn or error", c.LogLevel)
 	}
@@ -263,14 +279,17 @@ func (c *Config) fill(all map[string][]string) error {
 	return nil
 }
 
+// maxRunEvents is the longest time that the log of a run is kept.
+const maxRunEvents = 24 * time.Hour
+
 // duration reads "10s" or a number of seconds.
-func duration(s string) (time.Duration, error) {
+func duration(name, s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if n, nerr := strconv.ParseFloat(s, 64); nerr == nil && n < 1e6 {
 		d, err = time.Duration(n*float64(time.Second)), nil
 	}
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("drain is %q; expected a time such as 10s", s)
+		return 0, fmt.Errorf("%s is %q; expected a time such as 10s", name, s)
 	}
 	return d, nil
 }

@@ -72,6 +72,8 @@ func TestPrecedence(t *testing.T) {
 		"secret-key":          "(set) (MNEME_SECRET_KEY)",
 		"max-steps":           "200 (default)",
 		"unattended-approval": "park (default)",
+		"keep-run-events":     "3h (default)",
+		"private-callbacks":   "refuse (default)",
 	}
 	for name, w := range want {
 		if got[name] != w {
@@ -122,6 +124,9 @@ func TestBadSettings(t *testing.T) {
 		"mode":        {flags: map[string][]string{"permission-mode": {"bogus"}}, want: `unsupported permission mode "bogus"`},
 		"drain":       {file: "drain: soon", want: `drain is "soon"`},
 		"negative":    {file: "drain: -1", want: `drain is "-1"`},
+		"events":      {file: "keep_run_events: 25h", want: `keep-run-events is "25h"`},
+		"no events":   {file: "keep_run_events: 0", want: `keep-run-events is "0"`},
+		"callbacks":   {file: "private_callbacks: maybe", want: `private-callbacks is "maybe"`},
 		"steps":       {file: "max_steps: 0", want: "positive number"},
 		"unattended":  {file: "unattended_approval: ask", want: "park or deny"},
 		"log":         {file: "log_level: loud", want: "log-level"},
