@@ -205,6 +205,7 @@ type (
 		Error      *Error
 		Usage      Usage
 		WithUsage  bool
+		Ephemeral  *EphemeralEnd `json:",omitempty"` // nil = the turn was stored
 	}
 	// MemoryChanged: a commit changed the agent's memory. Its scope has no
 	// conversation.
@@ -241,3 +242,10 @@ func (Status) Kind() string          { return "status" }
 func (RunEnded) Kind() string        { return "run_ended" }
 func (TurnFinished) Kind() string    { return "turn_finished" }
 func (MemoryChanged) Kind() string   { return "memory_changed" }
+
+// An EphemeralEnd is what is to be said at the end of a turn that leaves nothing
+// behind.
+type EphemeralEnd struct {
+	WritesBlocked int    // calls that would have written
+	MemoryCommit  string // where the agent's memory is now; "" = nothing was written yet
+}

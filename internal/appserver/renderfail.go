@@ -37,6 +37,12 @@ func (r *renderer) stepFailed(ev *agent.Event, p agent.StepFailed) ([]*frame, er
 // it, as the reference does.
 func (r *renderer) turnFinished(ev *agent.Event, p agent.TurnFinished) ([]*frame, error) {
 	end := &protocol.TurnFinished{TurnID: ev.TurnID, StopReason: protocol.StopReasonValue(p.StopReason), RunID: ev.StepID}
+	if e := p.Ephemeral; e != nil {
+		end.WritesBlocked = &e.WritesBlocked
+		if e.MemoryCommit != "" {
+			end.MemoryCommit = &e.MemoryCommit
+		}
+	}
 	if p.Error != nil {
 		end.Error = p.Error.Message
 	}

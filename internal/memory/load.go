@@ -86,7 +86,8 @@ func (m *Memory) Snapshot(ctx context.Context, agentID, commit string) (*Snapsho
 		return nil, agent.Invalid("ref", "ref must be a full commit id")
 	}
 	m.resume(ctx, agentID)
-	if commit == "" {
+	newest := commit == ""
+	if newest {
 		head, err := m.Head(agentID)
 		if err != nil {
 			return nil, err
@@ -96,7 +97,11 @@ func (m *Memory) Snapshot(ctx context.Context, agentID, commit string) (*Snapsho
 		}
 		commit = head
 	}
-	return m.snapshot(ctx, agentID, commit)
+	s, err := m.snapshot(ctx, agentID, commit)
+	if err == nil && newest {
+		m.observe(agentID, s)
+	}
+	return s, err
 }
 
 // snapshot reads a commit through the cache.

@@ -53,8 +53,9 @@ type Options struct {
 	// AuthorName gives an agent's name for its commits; nil or "" = the id.
 	AuthorName func(agentID string) string
 	// OnCommit are called after each commit made here, before the write returns
-	// and outside all locks. Commits of concurrent writers may be told in either
-	// order: Head knows the newest.
+	// and outside all locks; and for commits that others made, once we see them,
+	// with "*" for the paths if they are not known. Commits of concurrent writers
+	// may be told in either order: Head knows the newest.
 	OnCommit []func(agentID, commit string, paths []string)
 	// Git is the git program; "" = git from the PATH.
 	Git string
@@ -90,6 +91,7 @@ type repo struct {
 	cleaned bool        // leftovers of an earlier process are gone
 	commits int         // since the last gc; counted from the packs at first
 	stuck   os.FileInfo // an index.lock of somebody else that we waited for in vain
+	told    string      // the newest commit that OnCommit was told of, or that was there when we first looked
 	// Guarded by Memory.mu:
 	gcRunning bool
 }
@@ -195,7 +197,7 @@ func (m *Memory) Delete(ctx context.Context, agentID string) error {
 		return err
 	}
 	defer func() { <-r.write }()
-	r.cleaned, r.commits = false, 0
+	r.cleaned, r.commits, r.told = false, 0, ""
 	m.cache.drop(agentID)
 	m.indexes.drop(agentID)
 	// Out of sight first: what a crash leaves of it is in the bin.

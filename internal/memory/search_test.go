@@ -272,7 +272,7 @@ func TestSearchSeesEveryCommit(t *testing.T) {
 	if diff := cmp.Diff([]string{"a b.md"}, search("otters")); diff != "" {
 		t.Error(diff)
 	}
-	// A shell's commit, with an odd time.
+	// A shell's commit.
 	f.edit("shell.md", "a walrus")
 	f.shell("add", "-A")
 	f.shell("commit", "-qm", "by hand")

@@ -69,9 +69,10 @@ func (m *Memory) Update(ctx context.Context, author Author, agentID, message str
 	if err := take(ctx, r.write); err != nil {
 		return "", false, err
 	}
-	commit, ops, err := m.update(ctx, r, m.authorOf(author, agentID), agentID, message, edit)
+	commit, ops, foreign, err := m.update(ctx, r, m.authorOf(author, agentID), agentID, message, edit)
 	collect := err == nil && len(ops) > 0 && r.commits >= gcAfter
 	<-r.write
+	foreign.tell(m)
 	if err != nil || len(ops) == 0 {
 		return commit, false, err
 	}
@@ -82,9 +83,7 @@ func (m *Memory) Update(ctx context.Context, author Author, agentID, message str
 	for i, o := range ops {
 		paths[i] = o.path
 	}
-	for _, tell := range m.opts.OnCommit {
-		tell(agentID, commit, paths)
-	}
+	news{agentID, commit, paths}.tell(m)
 	return commit, true, nil
 }
 
@@ -111,33 +110,36 @@ func identity(s string) string {
 }
 
 // update does the work of Update under the write lock.
-func (m *Memory) update(ctx context.Context, r *repo, author Author, agentID, message string, edit func(*Snapshot) ([]FileChange, error)) (string, []op, error) {
+func (m *Memory) update(ctx context.Context, r *repo, author Author, agentID, message string, edit func(*Snapshot) ([]FileChange, error)) (commit string, done []op, foreign news, err error) {
 	dir := m.Dir(agentID)
 	m.settle(ctx, r, agentID)
 	for range tries {
 		head, err := m.Head(agentID)
 		if err != nil {
-			return "", nil, err
+			return "", nil, foreign, err
 		}
 		snap := &Snapshot{}
 		if head != "" {
 			if snap, err = m.snapshot(ctx, agentID, head); err != nil {
-				return "", nil, err
+				return "", nil, foreign, err
 			}
+		}
+		if n := m.news(r, agentID, snap); n.commit != "" {
+			foreign = n
 		}
 		changes, err := edit(snap)
 		if err != nil {
-			return "", nil, err
+			return "", nil, foreign, err
 		}
 		ops, err := plan(snap, changes)
 		if err != nil || len(ops) == 0 {
-			return head, nil, err
+			return head, nil, foreign, err
 		}
 		if err := checkClean(dir, ops); err != nil {
-			return "", nil, err
+			return "", nil, foreign, err
 		}
 		if err := ctx.Err(); err != nil {
-			return "", nil, err
+			return "", nil, foreign, err
 		}
 		// From here on the caller's leaving changes nothing: a cut commit would
 		// leave locks behind.
@@ -147,8 +149,9 @@ func (m *Memory) update(ctx context.Context, r *repo, author Author, agentID, me
 			continue
 		}
 		if err != nil {
-			return "", nil, err
+			return "", nil, foreign, err
 		}
+		r.told = commit
 		for _, o := range ops {
 			if o.file != nil {
 				o.file.setUnix(in.when.Unix())
@@ -156,9 +159,9 @@ func (m *Memory) update(ctx context.Context, r *repo, author Author, agentID, me
 		}
 		m.cache.put(agentID, snap.with(commit, ops))
 		r.commits++
-		return commit, ops, nil
+		return commit, ops, foreign, nil
 	}
-	return "", nil, agent.Errorf(agent.CodeMemoryConflict, "the memory changed %d times while it was being written; try again", tries)
+	return "", nil, foreign, agent.Errorf(agent.CodeMemoryConflict, "the memory changed %d times while it was being written; try again", tries)
 }
 
 // commitAndCheckOut holds the lock of the shell's index from before the branch

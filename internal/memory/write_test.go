@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mneme/internal/agent"
 	"mneme/internal/memory"
 )
@@ -569,5 +571,75 @@ func TestHalfMadeRepository(t *testing.T) {
 	f.sound()
 	if _, err := os.Stat(filepath.Dir(staging)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the leftovers are still there")
+	}
+}
+
+// Commits that a shell made are told as soon as they are seen, once.
+func TestForeignCommitsAreTold(t *testing.T) {
+	f := setup(t)
+	first := f.put("a.md", "1")
+	commit := func(p string) string {
+		f.edit(p, "by hand "+p)
+		f.shell("add", "-A")
+		f.shell("commit", "-qm", "by hand")
+		return f.shell("rev-parse", "HEAD")
+	}
+	read := func() {
+		if _, err := f.Snapshot(t.Context(), id, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := commit("b.md")
+	read()
+	read()
+	third := commit("c.md")
+	fourth := f.put("d.md", "4")
+	read()
+	want := []string{first + " a.md", second + " b.md", third + " c.md", fourth + " d.md"}
+	if diff := cmp.Diff(want, f.heard); diff != "" {
+		t.Error(diff)
+	}
+	f.reopen()
+	commit("e.md")
+	read() // what happened before we looked is nobody's news
+	fifth := commit("f.md")
+	read()
+	if diff := cmp.Diff(append(want, fifth+" f.md"), f.heard); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestExport(t *testing.T) {
+	f := setup(t)
+	f.put("system/persona.md", "---\ndescription: p\n---\nme")
+	f.put("deep/er/pic.png", "\x00\x01")
+	f.edit("other.bin", "other")
+	if err := os.Symlink("/etc/passwd", filepath.Join(f.Dir(id), "link.md")); err != nil {
+		t.Fatal(err)
+	}
+	f.shell("add", "-A")
+	f.shell("commit", "-qm", "by hand")
+	commit := f.shell("rev-parse", "HEAD")
+	f.put("later.md", "later")
+	dir := t.TempDir()
+	if err := f.Export(t.Context(), id, commit, dir); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		rel, _ := filepath.Rel(dir, p)
+		got[rel] = string(data)
+		return err
+	})
+	want := map[string]string{"system/persona.md": "---\ndescription: p\n---\nme", "deep/er/pic.png": "\x00\x01", "other.bin": "other"}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if err := f.Export(t.Context(), id, strings.Repeat("0", 40), t.TempDir()); err == nil {
+		t.Error("a commit that is not there was exported")
 	}
 }

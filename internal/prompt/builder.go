@@ -60,7 +60,7 @@ func (b *Builder) Notice(ctx context.Context, ag *agent.Agent, since string) (te
 // Remind completes in with what the machine knows and returns the reminders.
 func (b *Builder) Remind(ctx context.Context, in ReminderInput) string {
 	in.Now, in.Version, in.Device = time.Now(), b.Version, runtime.GOOS+"/"+runtime.GOARCH
-	if in.Agent != nil {
+	if in.Agent != nil && in.MemoryDir == "" {
 		in.MemoryDir = b.Memory.Dir(in.Agent.ID)
 	}
 	if b.Git != nil {
@@ -71,9 +71,9 @@ func (b *Builder) Remind(ctx context.Context, in ReminderInput) string {
 
 // snapshot is the memory at its newest commit, nil if nothing was written yet.
 func (b *Builder) snapshot(ctx context.Context, agentID string) (*memory.Snapshot, error) {
-	head, err := b.Memory.Head(agentID)
-	if err != nil || head == "" {
+	s, err := b.Memory.Snapshot(ctx, agentID, "")
+	if err != nil || s.Commit == "" {
 		return nil, err
 	}
-	return b.Memory.Snapshot(ctx, agentID, head)
+	return s, nil
 }

@@ -58,6 +58,9 @@ func (a *actor) abort(pause bool, ack func()) {
 		a.phase.cancel(ErrAborted)
 	}
 	a.phase = nil
+	if a.turn.State == agent.TurnParked {
+		a.message(c, agent.RoleApproval).Stats = approvals(a.calls)
+	}
 	p := &phase{calls: a.openCalls()}
 	for _, call := range p.calls {
 		r := agent.TextResult(agent.StatusError, textInterrupted)
@@ -162,6 +165,10 @@ func (m *Manager) orphaned(scope agent.Scope) {
 
 func (a *actor) orphan() {
 	if a.m.bus.Watchers(a.scope) > 0 {
+		return
+	}
+	if a.eph != nil {
+		a.vanish()
 		return
 	}
 	var left []*agent.Input

@@ -20,7 +20,7 @@ type actor struct {
 	box   *mailbox
 
 	journal Journal
-	eph     bool // the journal is in memory
+	eph     *ephemeral // the journal, if it is in memory; else nil
 	lease   store.Lease
 	agent   *agent.Agent
 	conv    *agent.Conversation
@@ -109,7 +109,7 @@ func (a *actor) main() {
 		case <-a.box.signal:
 		case <-wake:
 		case <-timer.C:
-			if a.resting() && !a.eph && a.box.closeIfEmpty() {
+			if a.resting() && a.eph == nil && a.box.closeIfEmpty() {
 				a.leave()
 				return
 			}

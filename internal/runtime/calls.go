@@ -78,6 +78,9 @@ func (a *actor) classify(calls []*agent.ToolCall) {
 		if why := a.overused(call.Name, calls[:i]); why != "" {
 			d = tool.Decision{Verdict: tool.Deny, Reason: why}
 		}
+		if why := a.lock(t, call.Name); why != "" {
+			d = tool.Decision{Verdict: tool.Deny, Reason: why}
+		}
 		call.Auto = true
 		switch {
 		case d.Verdict == tool.Deny:
@@ -242,7 +245,7 @@ func (a *actor) saveRules(call *agent.ToolCall, chosen []string, c *store.Change
 		if !slices.Contains(chosen, s.ID) {
 			continue
 		}
-		if s.Scope == "project" && !a.eph {
+		if s.Scope == "project" && a.eph == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 			defer cancel()
 			if err := a.m.cfg.Store.AddProjectRule(ctx, a.cwd(), s.Rule); err != nil {

@@ -58,6 +58,11 @@ func (a *actor) execute() {
 	p.cancel = cancel
 	a.idle.Go(func() {
 		defer cancel(nil)
+		if a.eph != nil {
+			if err := a.eph.write(ctx); err != nil {
+				a.m.log.Error("memory files not written out", "agent", a.scope.AgentID, "err", err)
+			}
+		}
 		// What fails here has made the actor give up, or is the actor's own doing.
 		_ = tool.Run(ctx, run,
 			func(i int) error { return a.inActor(func(a *actor) error { return a.startCall(p, running[i]) }) },

@@ -144,7 +144,7 @@ func (a *actor) covers(answers map[string]Answer) error {
 		got = append(got, id)
 	}
 	slices.Sort(got)
-	return agent.Invalid("tool_call_ids", "Invalid tool call IDs. Expected %s, but received %s.", quoted(waiting), quoted(got))
+	return agent.Invalid("tool_call_ids", "Invalid tool call IDs. Expected '%s', but received '%s'.", quoted(waiting), quoted(got))
 }
 
 func quoted(ids []string) string {
@@ -233,11 +233,28 @@ func (m *Manager) Reset(ctx context.Context, scope agent.Scope) error {
 	return err
 }
 
+// reasonCancelled is what the model sees of calls that waited when their run was
+// cancelled (spec/rest.md section 8.4).
+const reasonCancelled = "Error: request to call tool denied. User reason: The user cancelled the request, so the tool call was denied."
+
+// denyWaiting denies what waits; it is stored with the end of the turn.
+func (a *actor) denyWaiting(text string) {
+	for i, call := range a.calls {
+		if call.State == agent.CallWaiting {
+			denied := *call
+			res := agent.TextResult(agent.StatusError, text)
+			denied.State, denied.Result = agent.CallDenied, &res
+			a.calls[i] = &denied
+		}
+	}
+}
+
 // CancelRun ends the turn of a run, or takes the input that waits for the run
 // out of the queue; false if the run is neither.
 func (m *Manager) CancelRun(ctx context.Context, scope agent.Scope, runID string) (bool, error) {
 	return ask(ctx, m, scope, func(a *actor) (bool, error) {
 		if runID != "" && a.active(runID) {
+			a.denyWaiting(reasonCancelled)
 			a.abort(true, func() {})
 			return true, a.dead
 		}

@@ -27,7 +27,7 @@ func TestAnswerAll(t *testing.T) {
 	answers := map[string]runtime.Answer{"c1": {Allow: true}, "c2": {Result: &res}}
 
 	_, err := r.m.AnswerAll(t.Context(), r.scope, runtime.Reply{Answers: map[string]runtime.Answer{"c1": {Allow: true}}}, nil)
-	if agent.CodeOf(err) != agent.CodeInvalid || err.Error() != "Invalid tool call IDs. Expected ['c1', 'c2'], but received ['c1']." {
+	if agent.CodeOf(err) != agent.CodeInvalid || err.Error() != "Invalid tool call IDs. Expected '['c1', 'c2']', but received '['c1']'." {
 		t.Errorf("too few answers: %v", err)
 	}
 	follow := []agent.InputMessage{{Role: agent.RoleUser, Parts: []agent.Part{agent.Text("and hurry")}}}

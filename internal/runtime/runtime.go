@@ -82,6 +82,7 @@ type Config struct {
 	Models     Models
 	Prompts    Prompts
 	Tools      *tool.Box
+	Memory     Memory // nil = ephemeral conversations see no memory files
 	Logger     *slog.Logger
 	Mode       agent.Mode // default permission mode; "" = standard
 	BootDir    string     // default working directory, absolute
@@ -95,6 +96,9 @@ type Config struct {
 	Unattended  string
 	OrphanGrace time.Duration // 0 = 5 s
 	Linger      time.Duration // how long an idle actor stays; 0 = 30 s
+	// SnapshotPrefix begins the names of the directories, below the system's for
+	// temporary files, that hold the memory of ephemeral runtimes; "" = a default.
+	SnapshotPrefix string
 }
 
 // A Manager runs the actors of one process. It is safe for concurrent use.
@@ -109,12 +113,13 @@ type Manager struct {
 	stopWork  context.CancelCauseFunc
 	wg        sync.WaitGroup
 
-	mu      sync.Mutex
-	actors  map[string]*actor           // by conversation id
-	leaving map[agent.Scope]*time.Timer // scopes whose last watcher left
-	closed  bool
-	bootDir string
-	cwdRev  int
+	mu         sync.Mutex
+	actors     map[string]*actor           // by conversation id
+	ephemerals map[string]*ephemeral       // likewise
+	leaving    map[agent.Scope]*time.Timer // scopes whose last watcher left
+	closed     bool
+	bootDir    string
+	cwdRev     int
 }
 
 // New makes a Manager. Call Recover once the doors are up, and Close at the end.
@@ -125,13 +130,15 @@ func New(cfg Config) *Manager {
 	cfg.MaxSteps = orDefault(cfg.MaxSteps, defaultMaxSteps)
 	cfg.OrphanGrace = orDefault(cfg.OrphanGrace, orphanGrace)
 	cfg.Linger = orDefault(cfg.Linger, linger)
+	cfg.SnapshotPrefix = orDefault(cfg.SnapshotPrefix, snapshotPrefix)
 	cfg.Mode = orDefault(cfg.Mode, agent.ModeStandard)
 	m := &Manager{
 		cfg: cfg, log: cfg.Logger,
-		actors:  map[string]*actor{},
-		leaving: map[agent.Scope]*time.Timer{},
-		bootDir: cfg.BootDir,
-		cwdRev:  1,
+		actors:     map[string]*actor{},
+		ephemerals: map[string]*ephemeral{},
+		leaving:    map[agent.Scope]*time.Timer{},
+		bootDir:    cfg.BootDir,
+		cwdRev:     1,
 	}
 	m.bus = bus.New(m.presence)
 	m.externals.init(m.bus.Publish)
@@ -229,6 +236,7 @@ func (m *Manager) forget(a *actor) {
 	defer m.mu.Unlock()
 	if m.actors[a.scope.ConversationID] == a {
 		delete(m.actors, a.scope.ConversationID)
+		delete(m.ephemerals, a.scope.ConversationID)
 	}
 }
 

@@ -179,6 +179,9 @@ func (a *actor) env() *tool.Env {
 	if a.m.cfg.MemoryDir != nil {
 		e.MemoryDir = a.m.cfg.MemoryDir(a.agent.ID)
 	}
+	if a.eph != nil {
+		e.MemoryDir, e.OutputDir, e.Confined = a.eph.dir, "", true
+	}
 	return e
 }
 
@@ -186,7 +189,7 @@ func (a *actor) env() *tool.Env {
 func (a *actor) readRules() *tool.Rules {
 	rules := tool.LoadRules(a.cwd(), a.m.log)
 	rules.Allow = append(rules.Allow, a.conv.Rules...)
-	if !a.eph {
+	if a.eph == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 		defer cancel()
 		saved, err := a.m.cfg.Store.ProjectRules(ctx, a.cwd())
@@ -205,7 +208,10 @@ func (a *actor) tools() ([]*tool.Tool, error) {
 		Preference: toolsetOf(a.agent, a.conv), Base: o.ToolsetBase, Include: o.ToolsetInclude,
 		Allowlist: o.Allowlist, ExcludeInteractive: o.ExcludeInteractive || o.Headless,
 		External: a.m.externals.visible(a.scope, a.turn.Origin, o.ExternalScopes),
-		ReadOnly: a.eph, Attached: a.attached(),
+		Attached: a.attached(),
+	}
+	if a.eph != nil {
+		sel.ReadOnly, sel.External, sel.Attached = true, nil, append(sel.Attached, a.m.readers()...)
 	}
 	for _, def := range o.ClientTools {
 		sel.Client = append(sel.Client, &tool.Tool{Def: def})
@@ -260,7 +266,7 @@ func (m *Manager) AgentChanged(ctx context.Context, agentID string) {
 	m.mu.Unlock()
 	for _, a := range live {
 		a.post(func(a *actor) {
-			if a.agent == nil || a.agent.ID != agentID || a.eph {
+			if a.agent == nil || a.agent.ID != agentID || a.eph != nil {
 				return
 			}
 			ag, err := a.m.cfg.Store.Agent(a.m.work, agentID)
@@ -348,25 +354,4 @@ func (m *Manager) SetBackground(scope agent.Scope, list []agent.Background) {
 	if a := m.live(scope.ConversationID); a != nil {
 		a.post(func(a *actor) { a.emitDevice(func(s *agent.State) { s.Background = list }) })
 	}
-}
-
-// OpenEphemeral makes a runtime that leaves nothing behind: its conversation
-// exists in memory, its tools only read, and it is gone with its last watcher.
-func (m *Manager) OpenEphemeral(ctx context.Context, agentID string) (agent.Scope, error) {
-	ag, err := m.cfg.Store.Agent(ctx, agentID)
-	if err != nil {
-		return agent.Scope{}, err
-	}
-	j := newEphemeral(ag)
-	scope := agent.Scope{AgentID: ag.ID, ConversationID: j.conv.ID}
-	a := newActor(m, scope, j)
-	a.eph = true
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return agent.Scope{}, errStopping()
-	}
-	m.actors[scope.ConversationID] = a
-	m.wg.Go(a.main)
-	return scope, nil
 }

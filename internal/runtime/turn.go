@@ -2,8 +2,6 @@ package runtime
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"time"
 
@@ -24,6 +22,9 @@ func (a *actor) begin(ins []*agent.Input, direct bool, ack func(Receipt)) (Recei
 		Origin: first.Origin, Options: first.Options, Mergeable: mergeable(first), StartedAt: now,
 	}
 	a.usage, a.attempt = agent.Usage{}, 0
+	if a.eph != nil {
+		a.eph.blocked = 0
+	}
 	c := &store.Change{Turns: []*agent.Turn{a.turn}}
 	a.newRun(c, first.Run)
 	a.run.CreatedAt = first.CreatedAt
@@ -200,6 +201,9 @@ func (a *actor) reminders() string {
 		return ""
 	}
 	a.toldCwd, a.toldMode = in.Cwd, in.Mode
+	if a.eph != nil {
+		in.MemoryDir = a.eph.dir
+	}
 	ctx, cancel := context.WithTimeout(a.m.work, commitTimeout)
 	defer cancel()
 	return a.m.cfg.Prompts.Remind(ctx, in)
@@ -209,10 +213,13 @@ func (a *actor) reminders() string {
 // system text changed, and adds a notice where the memory moved on
 // (spec/harness.md section 1.2).
 func (a *actor) refreshPrompt(c *store.Change) error {
+	if a.eph != nil {
+		a.prompt = a.eph.prompt // its memory stays as it was
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(a.m.work, commitTimeout)
 	defer cancel()
-	sum := sha256.Sum256([]byte(a.agent.System))
-	hash := hex.EncodeToString(sum[:])
+	hash := hashOf(a.agent.System)
 	if a.prompt == nil || a.prompt.RawHash != hash {
 		p, err := a.m.cfg.Prompts.Compile(ctx, a.agent, a.conv, len(a.history))
 		if err != nil {
@@ -291,7 +298,7 @@ func (a *actor) end(e ending) {
 	a.turn.State, a.turn.StopReason, a.turn.Error, a.turn.EndedAt = agent.TurnEnded, e.stop, e.err, now
 	c.Turns = []*agent.Turn{a.turn}
 	open := !a.run.Ended
-	if open {
+	if open || e.stop == agent.StopCancelled { // what waited is cancelled as well
 		a.run.Ended, a.run.StopReason, a.run.Error, a.run.EndedAt = true, e.stop, e.err, now
 		c.Runs = []*agent.Run{a.run}
 	}
@@ -319,7 +326,7 @@ func (a *actor) end(e ending) {
 		if open {
 			a.emit(agent.RunEnded{StopReason: e.stop, Error: e.err, Usage: a.runUse, Steps: a.runLen})
 		}
-		a.emit(agent.TurnFinished{StopReason: e.stop, Error: e.err, Usage: a.usage, WithUsage: a.turn.Options.WithUsage})
+		a.emit(agent.TurnFinished{StopReason: e.stop, Error: e.err, Usage: a.usage, WithUsage: a.turn.Options.WithUsage, Ephemeral: a.ephemeralEnd()})
 	})
 	if err != nil {
 		return

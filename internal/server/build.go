@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -81,6 +83,7 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 		Store: p.store, Models: p.models, Prompts: texts, Tools: tool.NewBox(tool.Builtin(tool.Kit{Shells: p.shells, Memory: p.memory})...), Logger: log,
 		Mode: cfg.Mode, BootDir: boot, MaxSteps: cfg.MaxSteps, MemoryDir: p.memory.Dir, MemoryRoot: root,
 		OutputDir: filepath.Join(cfg.Home, "output"), Unattended: cfg.Unattended,
+		Memory: p.memory, SnapshotPrefix: snapshotPrefix(cfg.Home),
 	})
 	p.roster = roster.New(roster.Config{
 		Store: p.store, Memory: p.memory, Runtime: p.runtime, Prompts: texts, Models: p.models, Logger: log,
@@ -93,9 +96,23 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 		p.rest = rest.New(rest.Config{
 			Runtime: p.runtime, Roster: p.roster, Store: p.store, Memory: p.memory, Models: p.models,
 			Auth: checker, Sealer: sealer, Logger: log, Version: cfg.Version, System: prompt.DefaultSystem(),
+			Retention: cfg.KeepRunEvents, AllowPrivate: cfg.PrivateCallbacks,
 		})
 	}
 	return p, nil
+}
+
+// snapshotPrefix names the temporary copies of memory that ephemeral runtimes of
+// this state directory read. What a server that was killed left of them goes: the
+// state is ours alone by now.
+func snapshotPrefix(home string) string {
+	sum := sha256.Sum256([]byte(home))
+	prefix := "mneme-memory-" + hex.EncodeToString(sum[:6]) + "-"
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	for _, dir := range left {
+		os.RemoveAll(dir)
+	}
+	return prefix
 }
 
 // restHandler is the REST door for the route table, nil if it is off.

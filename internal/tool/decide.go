@@ -52,6 +52,9 @@ func decide(t *Tool, c *Call) Decision {
 	if d, ok := guard(s); ok {
 		return d
 	}
+	if c.Env.Confined && s.strays() {
+		return Decision{Verdict: Deny, Reason: "Permission denied: only the working directory and the memory can be read here", Rule: "confined"}
+	}
 	env, rules := c.Env, c.Env.Rules
 	if rules == nil {
 		rules = &Rules{}
@@ -224,6 +227,20 @@ func (s *subject) harmless() string {
 		}
 	}
 	return ""
+}
+
+// strays says that a call reads outside of the working directory and the memory.
+func (s *subject) strays() bool {
+	if s.kind != reads && s.kind != searches {
+		return false
+	}
+	places := slices.DeleteFunc([]string{s.env.Cwd, s.env.MemoryDir}, func(dir string) bool { return dir == "" })
+	if s.family == "Glob" { // a pattern may bring a directory of its own
+		if root := globRoot(s.call); root == "" || !inside(root, places...) {
+			return true
+		}
+	}
+	return s.path == "" || !inside(s.path, places...)
 }
 
 // protected names files that could widen the agent's own permissions: the

@@ -87,6 +87,8 @@ type Env struct {
 	SkillDirs []string
 	Mode      agent.Mode
 	Rules     *Rules // nil = none
+	// Confined tools read in Cwd and MemoryDir only, in every mode.
+	Confined bool
 	// Headless denies what would ask.
 	Headless bool
 	// Disallowed are deny rules of the turn.

@@ -89,7 +89,7 @@ func Start(t testing.TB, model llm.Model, o Options) *Server {
 	s.Runtime = runtime.New(runtime.Config{
 		Store: st, Models: models, Prompts: prompts, Tools: tool.NewBox(o.Tools...), Logger: o.Logger,
 		Mode: agent.ModeStandard, BootDir: dir, MemoryDir: mem.Dir, MemoryRoot: filepath.Join(dir, "memfs"),
-		OutputDir: filepath.Join(dir, "output"), OrphanGrace: o.OrphanGrace,
+		OutputDir: filepath.Join(dir, "output"), OrphanGrace: o.OrphanGrace, Memory: mem,
 	})
 	s.Roster = roster.New(roster.Config{Store: st, Memory: mem, Runtime: s.Runtime, Prompts: prompts, Models: models})
 	s.Door = appserver.New(appserver.Config{
