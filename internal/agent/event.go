@@ -213,6 +213,16 @@ type (
 		Commit string
 		Paths  []string
 	}
+	// Changed: what lists and files of any agent show is no longer so. Its scope
+	// is empty.
+	Changed struct {
+		AgentID        string
+		ConversationID string // "" = the agent itself, or its memory
+		Change         Change
+		// Commit and Paths are of a commit to the agent's memory; "*" = any path.
+		Commit string
+		Paths  []string
+	}
 )
 
 func (LoopChanged) Kind() string     { return "loop_changed" }
@@ -242,6 +252,18 @@ func (Status) Kind() string          { return "status" }
 func (RunEnded) Kind() string        { return "run_ended" }
 func (TurnFinished) Kind() string    { return "turn_finished" }
 func (MemoryChanged) Kind() string   { return "memory_changed" }
+func (Changed) Kind() string         { return "changed" }
+
+// A Change says what became of something.
+type Change string
+
+// The changes.
+const (
+	ChangeCreated   Change = "created"
+	ChangeUpdated   Change = "updated"
+	ChangeDeleted   Change = "deleted"
+	ChangeCommitted Change = "committed" // the memory of the agent
+)
 
 // An EphemeralEnd is what is to be said at the end of a turn that leaves nothing
 // behind.

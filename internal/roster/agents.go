@@ -43,6 +43,7 @@ func (r *Roster) CreateAgent(ctx context.Context, spec AgentSpec) (*agent.Agent,
 	if err != nil {
 		return nil, undo(err, forget)
 	}
+	r.changed(ag.ID, "", agent.ChangeCreated)
 	return ag, nil
 }
 
@@ -166,6 +167,7 @@ func (r *Roster) UpdateAgent(ctx context.Context, id string, p AgentPatch) (*age
 		return nil, err
 	}
 	r.runtime.AgentChanged(ctx, ag.ID)
+	r.changed(ag.ID, "", agent.ChangeUpdated)
 	return ag, nil
 }
 
@@ -253,5 +255,6 @@ func (r *Roster) DeleteAgent(ctx context.Context, id string) error {
 	if err := r.memory.Delete(context.WithoutCancel(ctx), ag.ID); err != nil {
 		r.log.Warn("memory of a deleted agent is left behind", "agent", ag.ID, "err", err)
 	}
+	r.changed(ag.ID, "", agent.ChangeDeleted)
 	return nil
 }

@@ -49,6 +49,7 @@ func (r *Roster) CreateConversation(ctx context.Context, spec ConversationSpec) 
 	if err := r.store.CreateConversation(ctx, conv, opening); err != nil {
 		return nil, err
 	}
+	r.changed(conv.AgentID, conv.ID, agent.ChangeCreated)
 	return conv, nil
 }
 
@@ -83,6 +84,7 @@ func (r *Roster) changeConversation(ctx context.Context, conv *agent.Conversatio
 		return nil, err
 	}
 	r.runtime.ConversationChanged(ctx, agent.Scope{AgentID: conv.AgentID, ConversationID: conv.ID})
+	r.changed(conv.AgentID, conv.ID, agent.ChangeUpdated)
 	return changed, nil
 }
 
@@ -155,6 +157,9 @@ func (r *Roster) DeleteConversation(ctx context.Context, id string) error {
 	err = r.store.DeleteConversation(ctx, conv.ID)
 	if agent.CodeOf(err) == agent.CodeNotFound {
 		return conversationNotFound(id)
+	}
+	if err == nil {
+		r.changed(conv.AgentID, conv.ID, agent.ChangeDeleted)
 	}
 	return err
 }

@@ -47,6 +47,7 @@ func (r *Roster) Fork(ctx context.Context, conversationID, upTo, newAgentID stri
 	if err != nil {
 		return nil, err
 	}
+	r.changed(conv.AgentID, conv.ID, agent.ChangeCreated)
 	return conv, nil
 }
 

@@ -99,5 +99,6 @@ func (r *Roster) ForkContext(ctx context.Context, conversationID, upTo string, h
 	if err != nil {
 		return nil, err
 	}
+	r.changed(conv.AgentID, conv.ID, agent.ChangeCreated)
 	return conv, nil
 }

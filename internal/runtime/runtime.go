@@ -277,6 +277,16 @@ func (m *Manager) Subscribe(scope agent.Scope, h func(*agent.Event)) (leave func
 // EventID is the stable id of event n: the same for everybody who sees it.
 func (m *Manager) EventID(n uint64) string { return m.bus.EventID(n) }
 
+// Changed publishes a change of any agent to those who watch all of them, in
+// agent.Scope{}.
+func (m *Manager) Changed(c agent.Changed) { m.Notify(agent.Scope{}, c) }
+
+// Committed publishes a commit to an agent's memory.
+func (m *Manager) Committed(agentID, commit string, paths []string) {
+	m.Notify(agent.Scope{AgentID: agentID}, agent.MemoryChanged{Commit: commit, Paths: paths})
+	m.Changed(agent.Changed{AgentID: agentID, Change: agent.ChangeCommitted, Commit: commit, Paths: paths})
+}
+
 // Notify publishes a payload into a scope on behalf of a door.
 func (m *Manager) Notify(scope agent.Scope, p agent.Payload) {
 	m.bus.Publish(&agent.Event{Scope: scope, At: time.Now(), Payload: p})

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"mneme/internal/agent"
 	"mneme/internal/appserver"
 	"mneme/internal/auth"
 	"mneme/internal/llm"
@@ -135,7 +134,7 @@ func (p *parts) agentName(agentID string) string {
 // tellCommit publishes a commit to those who watch the agent's memory.
 func (p *parts) tellCommit(agentID, commit string, paths []string) {
 	if p.runtime != nil {
-		p.runtime.Notify(agent.Scope{AgentID: agentID}, agent.MemoryChanged{Commit: commit, Paths: paths})
+		p.runtime.Committed(agentID, commit, paths)
 	}
 }
 

@@ -77,7 +77,7 @@ func Start(t testing.TB, model llm.Model, o Options) *Server {
 	s := &Server{Dir: dir, Store: st}
 	mem := memory.New(filepath.Join(dir, "memfs"), memory.Options{
 		OnCommit: []func(string, string, []string){func(id, commit string, paths []string) {
-			s.Runtime.Notify(agent.Scope{AgentID: id}, agent.MemoryChanged{Commit: commit, Paths: paths})
+			s.Runtime.Committed(id, commit, paths)
 		}},
 	})
 	models := llm.New(llm.Config{Offline: model})
