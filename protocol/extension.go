@@ -48,6 +48,8 @@ type SnapshotFile struct {
 	MimeType     string       `json:"mime_type"`
 	Tags         List[string] `json:"tags"`
 	UpdatedAt    string       `json:"updated_at"`
+	ReadOnly     bool         `json:"read_only,omitempty"`
+	Limit        *int         `json:"limit,omitempty"` // characters, if the file names one
 }
 
 // MemorySearch ranks pieces of an agent's memory; no model, no write.

@@ -30,9 +30,9 @@ type Backend interface {
 	UpdateAgent(ctx context.Context, id string, body protocol.AgentBody) (*Agent, error)
 	DeleteAgent(ctx context.Context, id string) error
 
-	// Memory is all files of the newest commit; dated ones can tell when they were
-	// last changed, which may cost more.
-	Memory(ctx context.Context, agentID string, dated bool) (*Memory, error)
+	// Memory is all files of the newest commit, with what the view needs; the rest
+	// may be there.
+	Memory(ctx context.Context, agentID string, v View) (*Memory, error)
 	// MemoryFile reads one file as it is stored; CodeNotFound if there is none.
 	MemoryFile(ctx context.Context, agentID, path string) ([]byte, error)
 	MemoryHistory(ctx context.Context, agentID, path string) ([]memory.Commit, error)
@@ -71,6 +71,16 @@ type Agent struct {
 	// Record is the agent as the server shows it, a JSON object; nil = ask for it.
 	Record json.RawMessage
 }
+
+// A View says what is needed of memory files besides path, description and size.
+type View int
+
+// The views.
+const (
+	Paths View = iota // nothing
+	Core              // the bodies of core memory
+	Dated             // when files were last changed
+)
 
 // Memory is the files of one commit.
 type Memory struct {
@@ -155,4 +165,6 @@ type Change struct {
 	Agent  string
 	Commit string   // of a memory change
 	Paths  []string // of a memory change; ["*"] = any
+	// All says that anything may have changed: for a while nobody told us.
+	All bool
 }

@@ -250,12 +250,12 @@ func (e *Embedded) DeleteAgent(ctx context.Context, id string) error {
 }
 
 // Memory implements Backend.
-func (e *Embedded) Memory(ctx context.Context, agentID string, dated bool) (*Memory, error) {
+func (e *Embedded) Memory(ctx context.Context, agentID string, v View) (*Memory, error) {
 	snap, err := e.Parts.Memory.Snapshot(ctx, agentID, "")
 	if err != nil {
 		return nil, err
 	}
-	if dated {
+	if v == Dated {
 		if err := e.Parts.Memory.Date(ctx, agentID, snap, snap.Files); err != nil {
 			return nil, err
 		}

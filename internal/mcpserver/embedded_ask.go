@@ -104,9 +104,9 @@ func (e *Embedded) Ask(ctx context.Context, q Question, h AskHandler) (*Answer, 
 			return nil, err
 		}
 	}
-	before, err := e.Parts.Memory.Head(q.AgentID)
-	if err != nil {
-		return nil, err
+	opened, ok := e.Runtime.Ephemeral(scope.ConversationID)
+	if !ok {
+		return nil, errStopping
 	}
 	in := &agent.Input{
 		AgentID: scope.AgentID, ConversationID: scope.ConversationID, Door: agent.DoorMCP, Ephemeral: true,
@@ -127,11 +127,10 @@ func (e *Embedded) Ask(ctx context.Context, q Question, h AskHandler) (*Answer, 
 	}
 	a.Reply = l.reply()
 	a.Usage = usageOf(end.Usage)
-	after, err := e.Parts.Memory.Head(q.AgentID)
-	if err != nil {
-		return nil, err
+	a.Storage = Storage{Locked: true, CommitBefore: orNull(opened.Commit)}
+	if last := end.Ephemeral; last != nil {
+		a.Storage.CommitAfter, a.Storage.WritesBlocked = orNull(last.MemoryCommit), last.WritesBlocked
 	}
-	a.Storage = Storage{Locked: true, CommitBefore: orNull(before), CommitAfter: orNull(after)}
 	return a, nil
 }
 

@@ -271,27 +271,27 @@ func (f *front) readBody(w http.ResponseWriter, r *http.Request) (b body, ok boo
 }
 
 // isModern tells the eras apart (spec/mcp.md section 1). ok is false if the
-// version is one that nobody knows; then that is answered.
+// versions do not agree, or are none that anybody knows; then that is answered.
 func (f *front) isModern(w http.ResponseWriter, r *http.Request, b *body) (modern, ok bool) {
 	header, inBody := r.Header.Get(versionHeader), ""
 	for i := range b.messages {
-		if v := b.messages[i].hints().Meta.Version; v != nil && b.messages[i].Method != "" {
+		if v := b.messages[i].hints().Meta.Version; v != nil && b.messages[i].isRequest() {
 			inBody = *v
 		}
 	}
-	modern = header >= versionModern || inBody != ""
-	for _, v := range []string{header, inBody} {
-		if v == "" || slices.Contains(versions, v) {
-			continue
-		}
-		if modern {
-			writeRPC(w, http.StatusBadRequest, rpcError(b.id(), mcp.CodeUnsupportedProtocolVersion, "unsupported protocol version",
-				map[string]any{"supported": versions, "requested": v}))
-		} else {
-			writeRPC(w, http.StatusBadRequest, rpcError(b.id(), jsonrpc.CodeInvalidRequest,
-				"unsupported protocol version; supported: "+strings.Join(legacyVersions(), ", "), nil))
-		}
+	refuse := func(code int64, text string, data any) (bool, bool) {
+		writeRPC(w, http.StatusBadRequest, rpcError(b.id(), code, text, data))
 		return modern, false
+	}
+	modern = header >= versionModern || inBody != ""
+	known := header == "" || slices.Contains(versions, header)
+	switch {
+	case inBody != "" && header != inBody:
+		return refuse(mcp.CodeHeaderMismatch, "MCP-Protocol-Version does not match the version in _meta", nil)
+	case !known && modern:
+		return refuse(mcp.CodeUnsupportedProtocolVersion, "unsupported protocol version", map[string]any{"supported": versions, "requested": header})
+	case !known:
+		return refuse(jsonrpc.CodeInvalidRequest, "unsupported protocol version; supported: "+strings.Join(legacyVersions(), ", "), nil)
 	}
 	return modern, true
 }

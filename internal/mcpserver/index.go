@@ -28,7 +28,7 @@ func (s *Server) index(ctx context.Context, agentID string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	snap, err := s.backend.Memory(ctx, agentID, true)
+	snap, err := s.backend.Memory(ctx, agentID, Dated)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (s *Server) paths(ctx context.Context, given *mcp.CompleteContext) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	snap, err := s.backend.Memory(ctx, ag.ID, false)
+	snap, err := s.backend.Memory(ctx, ag.ID, Paths)
 	if err != nil {
 		return nil, err
 	}

@@ -144,6 +144,7 @@ func (r *reply) event(p []byte) {
 		stream, _, _ := strings.Cut(id, "_")
 		r.whole(stream)
 		r.header.Set("Content-Type", "application/json")
+		r.header.Del("Connection")
 		r.plain, r.state, r.held = data, object, nil
 	case !r.accept.stream:
 		// A client that reads no stream hears nothing on the way.

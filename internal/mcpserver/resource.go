@@ -134,7 +134,7 @@ func jsonContents(v any, err error) (*mcp.ResourceContents, error) {
 
 // memoryTree lists an agent's files with the commit that has them.
 func (s *Server) memoryTree(ctx context.Context, ag *Agent) (*mcp.ResourceContents, error) {
-	snap, err := s.backend.Memory(ctx, ag.ID, true)
+	snap, err := s.backend.Memory(ctx, ag.ID, Dated)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (s *Server) resourcesOf(ctx context.Context, a *Agent, after string) ([]*mc
 			&mcp.Resource{URI: agentURI(a.ID), Name: a.Name, MIMEType: jsonType, Description: "The agent " + a.Name + "."},
 			&mcp.Resource{URI: memoryURI(a.ID), Name: a.Name + "/memory", MIMEType: jsonType, Description: "The memory files of " + a.Name + "."})
 	}
-	snap, err := s.backend.Memory(ctx, a.ID, true)
+	snap, err := s.backend.Memory(ctx, a.ID, Dated)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,9 @@ Answers are {"ok":true,"data":...} or {"ok":false,"error":{"code","message"}}. O
 type Options struct {
 	Version string       // of mneme
 	Logger  *slog.Logger // nil = silent
+	// ListChanged announces that tools and prompts may come and go. Ours do not;
+	// it is for programs that add their own by [Server.MCP].
+	ListChanged bool
 }
 
 // A Server is an MCP server over a Backend. Make it with New and close it.
@@ -75,7 +78,7 @@ func New(cfg *Config, b Backend, o Options) *Server {
 		SetCacheable: func(_ context.Context, req mcp.Request, c *mcp.Cacheable) { *c = cacheable(req) },
 		Capabilities: &mcp.ServerCapabilities{
 			Logging: &mcp.LoggingCapabilities{}, Completions: &mcp.CompletionCapabilities{},
-			Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{},
+			Tools: &mcp.ToolCapabilities{ListChanged: o.ListChanged}, Prompts: &mcp.PromptCapabilities{ListChanged: o.ListChanged},
 			Resources: &mcp.ResourceCapabilities{Subscribe: true, ListChanged: true},
 		},
 	})

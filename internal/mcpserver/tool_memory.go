@@ -139,7 +139,7 @@ func answerOf(results []protocol.MemoryHit) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%d. **%s** (`%s`): %s", i+1, r.Label, r.Path, line(r.Snippet))
+		fmt.Fprintf(&b, "%d. `%s`: %s", i+1, r.Path, line(r.Snippet))
 	}
 	return b.String()
 }
@@ -167,7 +167,7 @@ func getMemory(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	snap, err := c.backend.Memory(ctx, ag.ID, false)
+	snap, err := c.backend.Memory(ctx, ag.ID, Core)
 	if err != nil {
 		return nil, agentGone(err)
 	}

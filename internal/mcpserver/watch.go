@@ -150,7 +150,7 @@ func (s *Server) tellChange(c Change) {
 		if !c.concerns(t) {
 			continue
 		}
-		if t.kind != agentsResource && t.agent != c.AgentID {
+		if !c.All && t.kind != agentsResource && t.agent != c.AgentID {
 			// The URI may name the agent by its name, which only the server knows.
 			if !asked {
 				asked = true
@@ -173,6 +173,9 @@ func (s *Server) tellChange(c Change) {
 
 // concerns says whether a change shows in what a URI names, whoever the agent is.
 func (c Change) concerns(t target) bool {
+	if c.All {
+		return t.kind != noResource
+	}
 	switch t.kind {
 	case agentsResource, agentResource:
 		return c.Agent != ""
@@ -192,13 +195,13 @@ func (c Change) touches(path string) bool {
 
 // listChanged says whether a change adds resources or takes some away.
 func (s *Server) listChanged(ctx context.Context, c Change) bool {
-	if c.Agent != "" {
+	if c.All || c.Agent != "" {
 		if c.Agent == "deleted" {
 			delete(s.subs.listed, c.AgentID)
 		}
 		return true
 	}
-	snap, err := s.backend.Memory(ctx, c.AgentID, false)
+	snap, err := s.backend.Memory(ctx, c.AgentID, Paths)
 	if err != nil {
 		return false // deleted, which is a change of its own, or out of reach
 	}
