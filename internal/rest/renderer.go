@@ -105,6 +105,7 @@ func (r *renderer) event(ev *agent.Event) []chunk {
 		r.begin(ev.MessageID)
 		r.hidden = false
 	case agent.AnswerStored:
+		r.flush()
 		r.answerStored(p)
 	case agent.CallsClassified:
 		r.classified(p)
@@ -117,6 +118,7 @@ func (r *renderer) event(ev *agent.Event) []chunk {
 			"trigger": triggerName(p.Trigger), "context_token_estimate": p.Tokens, "context_window": p.Window,
 		}, r.view.Compaction)
 	case agent.Compacted:
+		r.flush()
 		if r.view.Compaction {
 			r.emit(summaryMessage(p.Message))
 		}
