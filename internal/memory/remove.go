@@ -162,7 +162,7 @@ func (s *Snapshot) containing(ref string) []hit {
 	want := plainText(ref)
 	var hits []hit
 	for _, f := range s.Files {
-		if f.Kind != KindMarkdown || !f.Served() || !strings.Contains(plainText(f.Body), want) {
+		if f.Kind != KindMarkdown || !f.Served() || f.generated() || !strings.Contains(plainText(f.Body), want) {
 			continue
 		}
 		if f.Saved() {
@@ -179,6 +179,10 @@ func (s *Snapshot) containing(ref string) []hit {
 	}
 	return hits
 }
+
+// generated says whether the file only repeats what others hold, as an index of
+// them does: a text in it means the others.
+func (f *File) generated() bool { return f.Front["generated"] == true }
 
 // Saved says whether the file is a saved item.
 func (f *File) Saved() bool {
