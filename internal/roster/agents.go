@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"mneme/internal/agent"
 	"mneme/internal/memory"
@@ -22,7 +21,7 @@ func (r *Roster) CreateAgent(ctx context.Context, spec AgentSpec) (*agent.Agent,
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := newBlocks(spec.Blocks)
+	core, blocks, err := r.newCore(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -32,12 +31,13 @@ func (r *Roster) CreateAgent(ctx context.Context, spec AgentSpec) (*agent.Agent,
 	}
 	forget := func() error { return r.memory.Delete(context.WithoutCancel(ctx), ag.ID) }
 	if len(blocks) > 0 {
-		if _, err := r.memory.Blocks(ctx, memory.Author{Name: ag.Name}, ag.ID, blocks); err != nil {
+		if core.Commit, err = r.memory.Blocks(ctx, memory.Author{Name: ag.Name}, ag.ID, blocks); err != nil {
 			return nil, undo(err, forget)
 		}
 	}
 	opening, err := r.opening(ctx, ag, own, spec.Compiled, spec.Initial)
 	if err == nil {
+		opening.Core = core
 		err = r.store.CreateAgent(ctx, ag, own, opening)
 	}
 	if err != nil {
@@ -75,35 +75,57 @@ func (r *Roster) newAgent(ctx context.Context, spec AgentSpec) (*agent.Agent, er
 	return ag, err
 }
 
-// newBlocks checks memory blocks before anything is written.
-func newBlocks(specs []BlockSpec) ([]memory.Block, error) {
-	blocks := make([]memory.Block, len(specs))
-	paths := map[string]bool{}
-	for i, s := range specs {
-		path, err := memory.LabelPath(s.Label)
-		if err != nil {
-			return nil, err
-		}
-		if paths[path] {
-			return nil, agent.Errorf(agent.CodeConflict, "two memory blocks have the label %q", s.Label)
-		}
-		paths[path] = true
-		b := memory.Block{Label: s.Label, Value: s.Value, ReadOnly: s.ReadOnly}
-		if s.Description != nil {
-			b.Description = *s.Description
-		}
-		if s.Limit != nil {
-			if b.Limit = *s.Limit; b.Limit < 1 {
-				return nil, agent.Invalid("limit", "memory block %q: the limit must be positive", s.Label)
+// newCore makes the core memory of a new agent: links to new and to existing blocks,
+// and the files that they are. It checks all of them before anything is written. An
+// agent without blocks has none.
+func (r *Roster) newCore(ctx context.Context, spec AgentSpec) (*store.CoreMemory, []memory.Block, error) {
+	if len(spec.Blocks)+len(spec.BlockIDs) == 0 {
+		return nil, nil, nil
+	}
+	core, now := &store.CoreMemory{}, time.Now().UTC() // a nanosecond apart, to keep their order
+	var files []memory.Block
+	add := func(b *agent.Block, asked string, filed bool) error {
+		for _, l := range core.Links {
+			if l.Label == b.Label {
+				return agent.Errorf(agent.CodeConflict, "two memory blocks have the label %q", asked)
 			}
 		}
-		if limit := cmp.Or(b.Limit, memory.DefaultLimit); utf8.RuneCountInString(s.Value) > limit {
-			return nil, agent.Invalid("value", "memory block %q has %d characters, more than its limit of %d",
-				s.Label, utf8.RuneCountInString(s.Value), limit)
+		f := memory.Block{Label: b.Label, Value: b.Value, Limit: b.Limit, ReadOnly: b.ReadOnly}
+		if b.Description != nil {
+			f.Description = *b.Description
 		}
-		blocks[i] = b
+		text, err := f.Text()
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+		core.Links = append(core.Links, &store.BlockLink{
+			Block: b, Label: b.Label, AttachedAt: now.Add(time.Duration(len(files))), Digest: digestOf(text), Version: b.Version, Filed: filed,
+		})
+		return nil
 	}
-	return blocks, nil
+	for i, id := range spec.BlockIDs {
+		if slices.Contains(spec.BlockIDs[:i], id) {
+			continue
+		}
+		b, err := r.Block(ctx, id)
+		if err == nil {
+			err = add(b, b.Label, false)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, s := range spec.Blocks {
+		b, err := newBlock(s)
+		if err == nil {
+			err = add(b, s.Label, true)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return core, files, nil
 }
 
 // cleanTags drops empty and repeated tags; the order stays.
@@ -130,6 +152,11 @@ func (r *Roster) UpdateAgent(ctx context.Context, id string, p AgentPatch) (*age
 		}
 	}
 	var defaults map[string]json.RawMessage
+	if p.BlockIDs != nil {
+		if err := r.SetAgentBlocks(ctx, ag.ID, *p.BlockIDs); err != nil {
+			return nil, err
+		}
+	}
 	if p.Model != nil && storedModel(*p.Model) != Auto {
 		defaults = r.modelDefaults(ctx, storedModel(*p.Model))
 	}
@@ -244,6 +271,11 @@ func (r *Roster) DeleteAgent(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	unlock, err := r.cores.lock(ctx, ag.ID) // nobody writes a memory that goes
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := r.store.DeleteAgent(ctx, ag.ID); err != nil {
 		if agent.CodeOf(err) == agent.CodeNotFound {
 			return agentNotFound(id)

@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"mneme/internal/agent"
 	"mneme/internal/llm"
@@ -58,6 +59,11 @@ type Roster struct {
 	prompts Prompts
 	models  Models
 	log     *slog.Logger
+
+	cores   keyLock       // by agent: who works on its blocks and their files
+	wake    chan struct{} // there may be something for Serve
+	dirtyMu sync.Mutex    // guards dirty
+	dirty   map[string]bool
 }
 
 // New makes a Roster.
@@ -68,6 +74,7 @@ func New(cfg Config) *Roster {
 	return &Roster{
 		store: cfg.Store, memory: cfg.Memory, runtime: cfg.Runtime,
 		prompts: cfg.Prompts, models: cfg.Models, log: cfg.Logger,
+		wake: make(chan struct{}, 1),
 	}
 }
 

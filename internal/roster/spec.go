@@ -7,14 +7,19 @@ import (
 	"mneme/internal/agent"
 )
 
-// A BlockSpec is one memory block of a new agent. It becomes the memory file
-// system/<label>.md.
+// A BlockSpec says what a new block shall be. Of a new agent it becomes the memory
+// file system/<label>.md.
 type BlockSpec struct {
 	Label       string
 	Value       string
 	Description *string // nil or empty = "Memory block <label>"
 	Limit       *int    // characters; nil = the default of memory
 	ReadOnly    bool
+	// What is in the row alone.
+	Hidden   *bool
+	Tags     []string
+	Metadata json.RawMessage // JSON object; nil or null = none
+	Extra    json.RawMessage // likewise
 }
 
 // An AgentSpec says what a new agent shall be. What a door defaults (such as a
@@ -39,7 +44,8 @@ type AgentSpec struct {
 	Metadata      json.RawMessage
 	Toolset       string // empty = "auto"
 	Blocks        []BlockSpec
-	ForeignID     string // id in the system that the agent is imported from
+	BlockIDs      []string // blocks to attach
+	ForeignID     string   // id in the system that the agent is imported from
 
 	// What only REST gives: attached tools by name, their rules (an array) and
 	// further fields (an object).
@@ -75,6 +81,7 @@ type AgentPatch struct {
 	AnyCompaction bool
 	Metadata      *json.RawMessage // null clears
 	Toolset       *string
+	BlockIDs      *[]string        // all blocks that it shall have
 	Tools         *[]string        // the whole list
 	ToolRules     *json.RawMessage // the whole array; null clears
 	// Extra are merged into the stored ones; a null value removes its key.
