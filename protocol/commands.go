@@ -239,10 +239,10 @@ var Commands = []CommandInfo{
 		Fields: []string{"channel_id", "target_id", "account_id?"}, Doc: "Bind a target to a runtime."},
 
 	// extension
-	{Name: "memory_snapshot", Group: "extension", Status: NotYet, RequestID: RequestIDRequired, Response: "memory_snapshot_response",
+	{Name: "memory_snapshot", Group: "extension", Status: Built, RequestID: RequestIDRequired, Response: "memory_snapshot_response",
 		New: build[MemorySnapshot], NewResponse: reply[MemorySnapshotResponse], Doc: "Read all memory files at one commit."},
-	{Name: "memory_search", Group: "extension", Status: NotYet, RequestID: RequestIDRequired, Response: "memory_search_response",
+	{Name: "memory_search", Group: "extension", Status: Built, RequestID: RequestIDRequired, Response: "memory_search_response",
 		New: build[MemorySearch], NewResponse: reply[MemorySearchResponse], Doc: "Rank pieces of the memory."},
-	{Name: "watch_changes", Group: "extension", Status: NotYet, RequestID: RequestIDRequired, Response: "watch_changes_response",
+	{Name: "watch_changes", Group: "extension", Status: Built, RequestID: RequestIDRequired, Response: "watch_changes_response",
 		New: build[WatchChanges], NewResponse: reply[WatchChangesResponse], Doc: "Get the change events of all agents."},
 }

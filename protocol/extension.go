@@ -5,10 +5,12 @@ package protocol
 
 // MemorySnapshot reads all memory files of an agent at one commit.
 type MemorySnapshot struct {
-	AgentID string   `json:"agent_id"`
-	Ref     *string  `json:"ref,omitempty"` // full commit id; nil = the newest
+	AgentID string  `json:"agent_id"`
+	Ref     *string `json:"ref,omitempty"` // full commit id; nil = the newest
+	// Paths are files and directories; none = all.
 	Paths   []string `json:"paths,omitzero"`
 	Content *bool    `json:"content,omitempty"` // nil = true
+	Raw     *bool    `json:"raw,omitempty"`     // content with front matter; nil = false
 	Offset  *int     `json:"offset,omitempty"`
 	Limit   *int     `json:"limit,omitempty"`
 }
@@ -24,6 +26,7 @@ func (c *MemorySnapshot) decode(o *object) {
 	c.Ref = o.optStr("ref")
 	c.Paths = o.optStrings("paths")
 	c.Content = o.optBool("content")
+	c.Raw = o.optBool("raw")
 	c.Offset = o.optInt("offset")
 	c.Limit = o.optInt("limit")
 }
@@ -41,8 +44,8 @@ type SnapshotFile struct {
 	RelativePath string       `json:"relative_path"`
 	IsSystem     bool         `json:"is_system"`
 	Description  *string      `json:"description"`
-	Content      *string      `json:"content,omitempty"`
-	Size         int          `json:"size"` // characters of the content; bytes of an image
+	Content      *string      `json:"content,omitempty"` // byte for byte; empty for images
+	Size         int          `json:"size"`              // characters of the content; bytes of an image
 	References   []string     `json:"references,omitzero"`
 	Kind         string       `json:"kind"`
 	MimeType     string       `json:"mime_type"`
@@ -76,6 +79,7 @@ type MemorySearchResponse struct {
 	Commit  *string         `json:"commit"`
 	Mode    string          `json:"mode"` // "lexical" or "hybrid"
 	Results List[MemoryHit] `json:"results"`
+	Warning string          `json:"warning,omitempty"` // why the mode is not hybrid though a model is set
 }
 
 // A MemoryHit is one result, at most one per file (spec/mcp.md section 5.2).

@@ -163,7 +163,8 @@ func TestBuilt(t *testing.T) {
 		list_models list_connect_providers connect_provider disconnect_provider update_model update_toolset
 		list_memory memory_history memory_file_at_ref memory_commit_diff
 		read_memory_file write_memory_file delete_memory_file enable_memfs
-		get_cwd_map set_boot_working_directory`)
+		get_cwd_map set_boot_working_directory
+		memory_snapshot memory_search watch_changes`)
 	if diff := cmp.Diff(want, built); diff != "" {
 		t.Errorf("built commands (-want +got):\n%s", diff)
 	}

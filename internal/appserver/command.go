@@ -36,7 +36,7 @@ type handler struct {
 func commands() map[string]handler {
 	table := map[string]handler{}
 	for _, group := range []map[string]handler{
-		coreCommands, agentCommands, conversationCommands, modelCommands, memoryCommands, settingCommands,
+		coreCommands, agentCommands, conversationCommands, modelCommands, memoryCommands, settingCommands, extensionCommands,
 	} {
 		for name, h := range group {
 			table[name] = h

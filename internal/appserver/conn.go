@@ -59,9 +59,10 @@ type conn struct {
 	detached chan struct{}  // a token per detached command
 	work     sync.WaitGroup // detached commands
 
-	mu      sync.Mutex // guards the rest
-	subs    map[protocol.Runtime]*subscription
-	commits []string // the latest memory commits it was told of
+	mu       sync.Mutex // guards the rest
+	subs     map[protocol.Runtime]*subscription
+	commits  []string // the latest memory commits it was told of
+	watching bool     // it asked for changes: commits are named to it
 }
 
 // run serves the connection until it ends.

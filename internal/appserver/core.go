@@ -55,7 +55,7 @@ func startRuntime(ctx context.Context, k *call, cmd *protocol.RuntimeStart) (*pr
 	if err != nil {
 		return resp, err
 	}
-	ag, conv, err := k.startRows(ctx, cmd, resp)
+	ag, conv, err := k.findRows(ctx, cmd, resp)
 	if err != nil {
 		return resp, errors.Join(err, k.showRows(ctx, resp, ag, conv))
 	}
@@ -99,8 +99,8 @@ func (k *call) checkStart(cmd *protocol.RuntimeStart) error {
 		return agent.Errorf(agent.CodeInvalid, "%s", err.Error())
 	}
 	switch {
-	case cmd.Ephemeral != nil && *cmd.Ephemeral:
-		return agent.Errorf(agent.CodeNotBuilt, "Ephemeral runtimes are not available on this server yet")
+	case isEphemeral(cmd):
+		return checkEphemeral(cmd)
 	case cmd.WorkspaceSandbox != nil:
 		return agent.Errorf(agent.CodeNotBuilt, "workspace_sandbox is not available on this server yet")
 	case cmd.AgentID == nil && cmd.CreateAgent == nil && cmd.ConversationID == nil:
@@ -157,6 +157,46 @@ func (d *Door) directory(path, base string) (string, error) {
 		return "", nil
 	}
 	return real, nil
+}
+
+func isEphemeral(cmd *protocol.RuntimeStart) bool { return cmd.Ephemeral != nil && *cmd.Ephemeral }
+
+// checkEphemeral refuses what a runtime that leaves nothing behind cannot have.
+func checkEphemeral(cmd *protocol.RuntimeStart) error {
+	switch {
+	case cmd.AgentID == nil:
+		return agent.Invalid("agent_id", "runtime_start with ephemeral requires agent_id")
+	case cmd.ConversationID != nil || cmd.CreateConversation != nil || len(cmd.ConversationSourceTags) > 0:
+		return agent.Invalid("ephemeral", "runtime_start ephemeral cannot be combined with a conversation")
+	case len(cmd.ExternalTools) > 0:
+		return agent.Invalid("external_tools", "An ephemeral runtime only has tools that read, so it takes no external tools")
+	case cmd.WorkspaceSandbox != nil:
+		return agent.Errorf(agent.CodeNotBuilt, "workspace_sandbox is not available on this server yet")
+	}
+	return nil
+}
+
+// findRows is startRows, or opens an ephemeral runtime, whose rows are its own.
+func (k *call) findRows(ctx context.Context, cmd *protocol.RuntimeStart, resp *protocol.RuntimeStartResponse) (*agent.Agent, *agent.Conversation, error) {
+	if !isEphemeral(cmd) {
+		return k.startRows(ctx, cmd, resp)
+	}
+	ag, err := k.door.roster.Agent(ctx, *cmd.AgentID)
+	if err != nil {
+		return nil, nil, err
+	}
+	scope, err := k.door.rt.OpenEphemeral(ctx, ag.ID)
+	if err != nil {
+		return ag, nil, err
+	}
+	e, ok := k.door.rt.Ephemeral(scope.ConversationID)
+	if !ok {
+		return ag, nil, agent.Errorf(agent.CodeShutdown, "The server is stopping")
+	}
+	if e.Commit != "" {
+		resp.MemoryCommit = &e.Commit
+	}
+	return e.Agent, e.Conversation, nil
 }
 
 // startRows finds or makes the agent and the conversation; resp.Created tells

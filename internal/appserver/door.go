@@ -78,6 +78,10 @@ type Door struct {
 	feeds  map[agent.Scope]*feed
 	// memories are the subscriptions to memory changes, by agent.
 	memories map[string]*memoryFeed
+	// watchers hear of every change; leaveChanges ends the door's subscription to
+	// them, nil = there is none.
+	watchers     map[*conn]bool
+	leaveChanges func()
 }
 
 // New makes a door. The caller must Close it.
@@ -92,6 +96,7 @@ func New(cfg Config) *Door {
 		conns:    map[*conn]struct{}{},
 		feeds:    map[agent.Scope]*feed{},
 		memories: map[string]*memoryFeed{},
+		watchers: map[*conn]bool{},
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -187,7 +192,7 @@ func (d *Door) info() *protocol.AppServerInfoResponse {
 			LaunchSubagent:             true,
 			RuntimeWorkspaceSandbox:    true,
 			RuntimeExternalToolsUpdate: true,
-			Mneme:                      &protocol.Extensions{},
+			Mneme:                      extensions(),
 		},
 	}
 }

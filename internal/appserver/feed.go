@@ -247,6 +247,7 @@ func (c *conn) leaveAll() {
 		}
 	}
 	c.door.unwatchMemory(c)
+	c.door.watchChanges(c, false)
 }
 
 // wireRuntime names a conversation as this door shows it.
@@ -258,6 +259,9 @@ func wireRuntime(conv *agent.Conversation) protocol.Runtime {
 func (d *Door) resolve(ctx context.Context, rt protocol.Runtime) (*agent.Agent, *agent.Conversation, error) {
 	if rt.AgentID == "" {
 		return nil, nil, agent.Errorf(agent.CodeNotFound, "Conversations without an agent are not available on this server")
+	}
+	if e, ok := d.rt.Ephemeral(rt.ConversationID); ok && e.Agent.ID == rt.AgentID {
+		return e.Agent, e.Conversation, nil
 	}
 	return d.roster.Resolve(ctx, rt.AgentID, rt.ConversationID)
 }

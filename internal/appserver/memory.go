@@ -279,13 +279,16 @@ func (c *conn) memoryUpdated(agentID, commit string, paths []string) {
 			c.commits = slices.Delete(c.commits, 0, 1)
 		}
 	}
+	named := c.watching
 	c.mu.Unlock()
 	if known {
 		return
 	}
-	body, err := protocol.AppendEvent(nil, protocol.Runtime{}, &protocol.MemoryUpdated{
-		AffectedPaths: paths, Timestamp: time.Now().UnixMilli(), AgentID: agentID,
-	})
+	ev := &protocol.MemoryUpdated{AffectedPaths: paths, Timestamp: time.Now().UnixMilli(), AgentID: agentID}
+	if named {
+		ev.Commit = commit
+	}
+	body, err := protocol.AppendEvent(nil, protocol.Runtime{}, ev)
 	if err != nil {
 		c.door.log.Error("encode memory_updated", "err", err)
 		return

@@ -98,6 +98,9 @@ func (m *Memory) Snapshot(ctx context.Context, agentID, commit string) (*Snapsho
 		commit = head
 	}
 	s, err := m.snapshot(ctx, agentID, commit)
+	if errors.Is(err, errMissing) && !newest {
+		return nil, noCommit(commit)
+	}
 	if err == nil && newest {
 		m.observe(agentID, s)
 	}

@@ -85,15 +85,7 @@ func (s *Snapshot) PlanDelete(ref string) (Removed, []FileChange, error) {
 	}
 	r := Removed{Path: h.file.Path, Whole: h.from < 0, Text: h.text, Before: s.Commit}
 	if r.Whole {
-		changes := []FileChange{{Path: h.file.Path, Delete: true}}
-		if h.file.Saved() && s.hasSavedIndex() {
-			list, err := s.savedIndex(nil, h.file)
-			if err != nil {
-				return Removed{}, nil, err
-			}
-			changes = append(changes, list)
-		}
-		return r, changes, nil
+		return r, []FileChange{{Path: h.file.Path, Delete: true}}, nil
 	}
 	return r, withBody(h.file, cutPiece(h.file.Body, h.from, h.to)), nil
 }

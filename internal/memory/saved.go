@@ -38,8 +38,6 @@ type Item struct {
 	Text   string // kept byte for byte
 	Tags   []string
 	Source string // who files it, in the front matter; "" = "mcp"
-	// Index keeps the list system/saved-index.md of the newest items too.
-	Index bool
 }
 
 // A Saved item is where a text was filed.
@@ -136,16 +134,7 @@ func (i Item) Plan(s *Snapshot, now time.Time) (Saved, []FileChange, error) {
 	if stale {
 		doc.Body = i.Text
 	}
-	text := doc.String()
-	changes := []FileChange{{Path: saved.Path, Content: []byte(text)}}
-	if i.Index {
-		list, err := s.savedIndex(newFile(saved.Path, "100644", "", 0, text), old)
-		if err != nil {
-			return Saved{}, nil, err
-		}
-		changes = append(changes, list)
-	}
-	return saved, changes, nil
+	return saved, []FileChange{{Path: saved.Path, Content: []byte(doc.String())}}, nil
 }
 
 // An entry is a key of front matter with its value.

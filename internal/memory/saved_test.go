@@ -234,29 +234,3 @@ func TestContents(t *testing.T) {
 		t.Errorf("commit %s, want %s", c.Commit, head)
 	}
 }
-
-func TestSavedIndex(t *testing.T) {
-	f := setup(t)
-	var last memory.Saved
-	for i := range 53 {
-		item := memory.Item{Text: fmt.Sprintf("fact %d\nmore of it", i), Index: i > 50}
-		var err error
-		if last, err = f.Save(t.Context(), memory.Author{}, id, item); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list := f.file("system/saved-index.md")
-	if list == nil || strings.Count(list.Body, "\n") != 51 || !strings.Contains(list.Body, "- "+last.Path+": fact 52\n") || !strings.HasSuffix(list.Body, "- … 3 more, search them\n") {
-		t.Fatalf("index %q", list.Body)
-	}
-	head, _ := f.Head(id)
-	if again, err := f.Save(t.Context(), memory.Author{}, id, memory.Item{Text: "fact 52 more of it", Index: true}); err != nil || again.Commit != head {
-		t.Errorf("%+v %v", again, err)
-	}
-	if _, err := f.DeleteItem(t.Context(), memory.Author{}, id, last.ID); err != nil {
-		t.Fatal(err)
-	}
-	if list := f.file("system/saved-index.md"); strings.Contains(list.Body, last.Path) || !strings.HasSuffix(list.Body, "- … 2 more, search them\n") {
-		t.Errorf("index %q", list.Body)
-	}
-}

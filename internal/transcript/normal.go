@@ -121,7 +121,7 @@ func cutDevice(data string) (string, error) {
 type envelope struct{ seq int64 }
 
 // bare events have no envelope.
-var bare = []string{"external_tool_call_request", "memory_updated", "error"}
+var bare = []string{"external_tool_call_request", "memory_updated", "agents_changed", "conversations_changed", "error"}
 
 func (e *envelope) check(data string) error {
 	ev, err := protocol.DecodeEvent([]byte(data))
