@@ -97,6 +97,7 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 			Auth: checker, Sealer: sealer, Logger: log, Version: cfg.Version, System: prompt.DefaultSystem(),
 			Retention: cfg.KeepRunEvents, AllowPrivate: cfg.PrivateCallbacks,
 		})
+		p.rest.Start()
 	}
 	return p, nil
 }
