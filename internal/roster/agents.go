@@ -282,6 +282,7 @@ func (r *Roster) DeleteAgent(ctx context.Context, id string) error {
 		}
 		return err
 	}
+	r.see(ag.ID, "")
 	// The agent is gone now. Files that cannot be removed are of no use to
 	// anybody, and no reason to call the deletion failed.
 	if err := r.memory.Delete(context.WithoutCancel(ctx), ag.ID); err != nil {

@@ -88,6 +88,7 @@ func (r *Roster) indexLocked(ctx context.Context, agentID string) (*store.CoreMe
 		return nil, err
 	}
 	if head == core.Commit || head == "" {
+		r.see(agentID, head)
 		return core, nil // a memory that is missing says nothing about blocks
 	}
 	return r.reindex(ctx, agentID, func(*store.CoreMemory) {})
@@ -102,12 +103,17 @@ func (r *Roster) reindex(ctx context.Context, agentID string, more func(*store.C
 		return nil, err
 	}
 	now := time.Now().UTC()
-	defer r.nudge() // other agents may have the blocks too
-	return r.store.ChangeCoreMemory(ctx, agentID, func(c *store.CoreMemory) error {
+	core, err := r.store.ChangeCoreMemory(ctx, agentID, func(c *store.CoreMemory) error {
 		reconcile(c, snap, now)
 		more(c)
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	r.see(agentID, core.Commit)
+	r.nudge() // other agents may have the blocks too
+	return core, nil
 }
 
 // reconcile brings what the rows know in line with a commit.

@@ -222,16 +222,35 @@ func fileText(f *memory.File, b *agent.Block) (string, error) {
 	return doc.String(), nil
 }
 
-// MemoryChanged says that an agent's memory may have a new commit; "" means that
-// any may. It returns at once: Serve looks after it.
+// MemoryChanged says that an agent's memory may have a new commit. It returns at
+// once: Serve looks after it.
 func (r *Roster) MemoryChanged(agentID string) {
-	r.dirtyMu.Lock()
-	if r.dirty == nil {
-		r.dirty = map[string]bool{}
-	}
+	r.seenMu.Lock()
 	r.dirty[agentID] = true
-	r.dirtyMu.Unlock()
+	r.seenMu.Unlock()
 	r.nudge()
+}
+
+// MemoryAt says at which commit an agent's memory is, as MemoryChanged if that is
+// new. It is cheap enough to be called before each step.
+func (r *Roster) MemoryAt(agentID, commit string) {
+	r.seenMu.Lock()
+	known := r.seen[agentID]
+	r.seenMu.Unlock()
+	if commit != known {
+		r.MemoryChanged(agentID)
+	}
+}
+
+// see notes the commit that the rows of an agent are in line with; "" forgets it.
+func (r *Roster) see(agentID, commit string) {
+	r.seenMu.Lock()
+	defer r.seenMu.Unlock()
+	if commit == "" {
+		delete(r.seen, agentID)
+	} else {
+		r.seen[agentID] = commit
+	}
 }
 
 // nudge wakes Serve.
@@ -287,10 +306,10 @@ func (r *Roster) indexAll(ctx context.Context) error {
 
 // settle does what waits; false if something failed and is to be tried again.
 func (r *Roster) settle(ctx context.Context) bool {
-	r.dirtyMu.Lock()
+	r.seenMu.Lock()
 	dirty := r.dirty
-	r.dirty = nil
-	r.dirtyMu.Unlock()
+	r.dirty = map[string]bool{}
+	r.seenMu.Unlock()
 	ok := true
 	note := func(what string, err error) {
 		// An agent may be deleted, or not be made yet.

@@ -60,10 +60,11 @@ type Roster struct {
 	models  Models
 	log     *slog.Logger
 
-	cores   keyLock       // by agent: who works on its blocks and their files
-	wake    chan struct{} // there may be something for Serve
-	dirtyMu sync.Mutex    // guards dirty
-	dirty   map[string]bool
+	cores  keyLock       // by agent: who works on its blocks and their files
+	wake   chan struct{} // there may be something for Serve
+	seenMu sync.Mutex    // guards what follows
+	seen   map[string]string
+	dirty  map[string]bool // agents whose memory may have moved
 }
 
 // New makes a Roster.
@@ -74,7 +75,7 @@ func New(cfg Config) *Roster {
 	return &Roster{
 		store: cfg.Store, memory: cfg.Memory, runtime: cfg.Runtime,
 		prompts: cfg.Prompts, models: cfg.Models, log: cfg.Logger,
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), seen: map[string]string{}, dirty: map[string]bool{},
 	}
 }
 

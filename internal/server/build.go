@@ -79,7 +79,7 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 	p.shells = sandbox.New(0)
 	texts := &prompt.Builder{Memory: p.memory, Git: prompt.NewGit(), Version: cfg.Version}
 	p.runtime = runtime.New(runtime.Config{
-		Store: p.store, Models: p.models, Prompts: texts, Tools: tool.NewBox(tool.Builtin(tool.Kit{Shells: p.shells, Memory: p.memory})...), Logger: log,
+		Store: p.store, Models: p.models, Prompts: stepTexts{texts, p}, Tools: tool.NewBox(tool.Builtin(tool.Kit{Shells: p.shells, Memory: p.memory})...), Logger: log,
 		Mode: cfg.Mode, BootDir: boot, MaxSteps: cfg.MaxSteps, MemoryDir: p.memory.Dir, MemoryRoot: root,
 		OutputDir: filepath.Join(cfg.Home, "output"), Unattended: cfg.Unattended,
 		Memory: p.memory, SnapshotPrefix: snapshotPrefix(cfg.Home),
@@ -137,6 +137,24 @@ func (p *parts) tellCommit(agentID, commit string, paths []string) {
 	if p.runtime != nil {
 		p.runtime.Committed(agentID, commit, paths)
 	}
+	if p.roster != nil {
+		p.roster.MemoryChanged(agentID)
+	}
+}
+
+// stepTexts are the texts of the runtime, which asks for the revision of an agent's
+// memory before each step: what a shell has committed since shows then.
+type stepTexts struct {
+	*prompt.Builder
+	parts *parts
+}
+
+func (t stepTexts) Revision(agentID string) (string, error) {
+	commit, err := t.Builder.Revision(agentID)
+	if err == nil {
+		t.parts.roster.MemoryAt(agentID, commit)
+	}
+	return commit, err
 }
 
 // close closes what was built, in reverse order. The runtime and the door have

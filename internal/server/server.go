@@ -190,6 +190,7 @@ func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.ln) }()
 	s.asked.Go(func() { s.giveBack(s.parts.life) })
+	s.asked.Go(func() { s.parts.roster.Serve(s.parts.life) })
 	err := s.parts.runtime.Recover(context.WithoutCancel(ctx))
 	if err == nil {
 		select {
