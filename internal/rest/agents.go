@@ -120,6 +120,12 @@ func (d *Door) agentSpec(ctx context.Context, b *agentCreate) (spec roster.Agent
 	for i := range b.MemoryBlocks.Value {
 		spec.Blocks = append(spec.Blocks, b.MemoryBlocks.Value[i].spec())
 	}
+	spec.BlockIDs = b.BlockIDs.Value
+	for _, id := range spec.BlockIDs {
+		if _, err := d.store.Block(ctx, id); err != nil {
+			return spec, blockGone(err, id)
+		}
+	}
 	spec.Initial, err = d.initialMessages(ctx, b.Initial.Value)
 	return spec, err
 }

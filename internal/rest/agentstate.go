@@ -239,7 +239,7 @@ func (d *Door) relate(ctx context.Context, ag *agent.Agent, own *agent.Conversat
 		st.Tools = d.toolStates(ag.Tools)
 	}
 	if with[relBlocks] {
-		blocks, err := d.blocksOf(ctx, ag.ID)
+		blocks, err := d.roster.AgentBlocks(ctx, ag.ID)
 		if err != nil {
 			return err
 		}

@@ -166,14 +166,25 @@ func operationOf(doc *openapi3.T, method, path string) *openapi3.Operation {
 	return best
 }
 
+// description is what servers say about themselves, the same all the time.
+var description struct {
+	sync.Mutex
+	doc *openapi3.T
+}
+
 // described is what this server says about itself.
 func described(t testing.TB, r *rig) *openapi3.T {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json", nil).want(200).Body)
-	if err != nil {
-		t.Fatal(err)
+	description.Lock()
+	defer description.Unlock()
+	if description.doc == nil {
+		doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json", nil).want(200).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		description.doc = doc
 	}
-	return doc
+	return description.doc
 }
 
 // TestDescription: it is valid, and small enough to be read.

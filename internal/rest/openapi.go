@@ -176,10 +176,10 @@ func (s *schemas) parameter(f queryField) ordered {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	base, _ := s.of(t).(ordered)
 	limits := constraints(f.StructField)
 	if t.Kind() == reflect.Slice {
-		return ordered{{"type", "array"}, {"items", append(ordered{{"type", "string"}}, limits...)}}
+		items, _ := s.of(t.Elem()).(ordered)
+		return ordered{{"type", "array"}, {"items", append(slices.Clip(items), limits...)}}
 	}
 	for _, key := range []string{"min", "max", "default"} {
 		text := f.Tag.Get(key)
@@ -194,6 +194,7 @@ func (s *schemas) parameter(f queryField) ordered {
 		}
 		limits.put(map[string]string{"min": "minimum", "max": "maximum", "default": "default"}[key], value)
 	}
+	base, _ := s.of(t).(ordered)
 	return append(slices.Clip(base), limits...)
 }
 

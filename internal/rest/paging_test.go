@@ -58,6 +58,18 @@ func listers() []lister {
 			},
 			drop: func(r *rig, id string) { r.do("DELETE", "/v1/conversations/"+id, nil).want(200) },
 		},
+		{
+			name: "blocks", path: "/v1/blocks/?", asc: true, order: []string{"created_at"},
+			make: func(r *rig, n int, at time.Time) string {
+				b := &agent.Block{ID: agent.NewID("block"), Label: fmt.Sprint("b", n), Limit: 9, Version: 1, CreatedAt: at, UpdatedAt: at}
+				if err := r.Store.CreateBlock(r.t.Context(), b); err != nil {
+					r.t.Error(err)
+				}
+				return b.ID
+			},
+			touch: func(r *rig, id string) { r.patch("/v1/blocks/"+id, map[string]any{"description": time.Now().String()}) },
+			drop:  func(r *rig, id string) { r.do("DELETE", "/v1/blocks/"+id, nil).want(200) },
+		},
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 //	doc:"…"           for /openapi.json
 //
 // Types: string, int, bool, time.Time, pointers to them (nil = absent) and lists of
-// strings, which come as repeated keys, as name[] or with commas. Unknown
+// strings or ints, which come as repeated keys, as name[] or with commas. Unknown
 // parameters are ignored; a wrong value is 422. A struct with a method
 // check() error is asked for its own rules.
 func decodeQuery[T any](r *http.Request) (T, error) {
@@ -58,22 +58,18 @@ func queryFields(t reflect.Type) (out []queryField) {
 
 func (f queryField) set(v reflect.Value, q url.Values) error {
 	values := slices.Concat(q[f.param], q[f.param+"[]"])
-	if f.Type == reflect.TypeFor[[]string]() {
-		list := []string{}
+	if f.Type.Kind() == reflect.Slice {
 		for _, text := range values {
 			for part := range strings.SplitSeq(text, ",") {
-				if part = strings.TrimSpace(part); part != "" {
-					list = append(list, part)
+				if part = strings.TrimSpace(part); part == "" {
+					continue
 				}
+				item := reflect.New(f.Type.Elem()).Elem()
+				if err := f.scalar(item, part); err != nil {
+					return err
+				}
+				v.Set(reflect.Append(v, item))
 			}
-		}
-		for _, word := range list {
-			if err := f.allowed(word); err != nil {
-				return err
-			}
-		}
-		if len(list) > 0 {
-			v.Set(reflect.ValueOf(list))
 		}
 		return nil
 	}

@@ -149,6 +149,7 @@ func tables() [][]route {
 	return [][]route{
 		healthRoutes,
 		agentRoutes,
+		blockRoutes,
 		conversationRoutes,
 		messageRoutes,
 		sendRoutes,
