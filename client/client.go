@@ -80,6 +80,7 @@ type Client struct {
 	scopes   map[protocol.Runtime]*scope
 	starting int // runtime_start calls in flight: scopes of unknown runtimes are kept
 	subs     map[*Subscription]struct{}
+	watching bool  // the server was asked for changes
 	closing  bool  // Close was called
 	ended    error // why the client has ended; nil = it lives
 }

@@ -50,7 +50,7 @@ func (c *Client) receive(l *link, data []byte) {
 		}
 	}
 	for s := range c.subs {
-		if s.runtime == nil || *s.runtime == ev.Runtime {
+		if s.wants(&ev) {
 			s.queue.push(ev)
 		}
 	}
@@ -86,7 +86,7 @@ func (c *Client) announce(body protocol.EventBody) {
 		}
 	}
 	for s := range c.subs {
-		s.queue.push(ev)
+		s.queue.push(ev) // whatever else they want
 	}
 }
 
@@ -141,17 +141,24 @@ func (s *scope) observe(ev protocol.Event) {
 // A Subscription is a queue of events: of every frame that is not the response
 // of a call. Types without a Go type have their Raw only.
 type Subscription struct {
-	client  *Client
-	runtime *protocol.Runtime // nil = of all runtimes, and those of none
-	queue   *queue
+	client *Client
+	wants  func(*protocol.Event) bool
+	queue  *queue
 }
 
 // Subscribe starts a subscription to all events. The server sends those of the
 // runtimes that this connection has started or named.
-func (c *Client) Subscribe() *Subscription { return c.subscribe(nil) }
+func (c *Client) Subscribe() *Subscription {
+	return c.subscribeTo(func(*protocol.Event) bool { return true })
+}
 
-func (c *Client) subscribe(rt *protocol.Runtime) *Subscription {
-	s := &Subscription{client: c, runtime: rt, queue: newQueue(c.opts.Buffer, queueBytes)}
+// subscribe starts a subscription to the events of a runtime.
+func (c *Client) subscribe(rt protocol.Runtime) *Subscription {
+	return c.subscribeTo(func(ev *protocol.Event) bool { return ev.Runtime == rt })
+}
+
+func (c *Client) subscribeTo(wants func(*protocol.Event) bool) *Subscription {
+	s := &Subscription{client: c, wants: wants, queue: newQueue(c.opts.Buffer, queueBytes)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended != nil {

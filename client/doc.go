@@ -26,5 +26,9 @@
 // fails with [ErrTurnLost]; its messages are in the conversation. Callers that
 // come while the connection is down wait for it.
 //
+// mneme's own commands ([Client.MemorySnapshot], [Client.MemorySearch],
+// [Client.StartEphemeral], [Client.WatchChanges]) are sent only to a server that
+// announces them; another one gives [ErrUnsupported].
+//
 // All methods may be called by several goroutines at once.
 package client

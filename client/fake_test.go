@@ -46,6 +46,8 @@ type fakeServer struct {
 	silent   bool     // runtime_start gets no answer
 	gone     protocol.Runtime
 	token    string
+	// extensions are what the server has of mneme's own; nil = none.
+	extensions *protocol.Extensions
 }
 
 type fakeRuntime struct {
@@ -80,6 +82,8 @@ type fakeConn struct {
 	mu     sync.Mutex // serialises writes with their numbers
 	seq    int64
 	scopes map[protocol.Runtime]bool // guarded by server.mu
+	// watching says that it asked for changes; guarded by server.mu.
+	watching bool
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
@@ -200,6 +204,23 @@ func (s *fakeServer) publish(rt protocol.Runtime, body protocol.EventBody) {
 	}
 }
 
+// change tells of a change to those who asked. It says how many did.
+func (s *fakeServer) change(body protocol.EventBody) (told int) {
+	frame, err := protocol.AppendEvent(nil, protocol.Runtime{}, body)
+	if err != nil {
+		panic(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if c.watching {
+			c.write(frame)
+			told++
+		}
+	}
+	return told
+}
+
 func (c *fakeConn) event(body []byte, typ string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +264,12 @@ func (c *fakeConn) handle(data []byte) {
 	}
 	switch cmd := cmd.(type) {
 	case *protocol.AppServerInfo:
-		reply(&protocol.AppServerInfoResponse{Backend: "local", ProtocolVersion: 1})
+		info := &protocol.AppServerInfoResponse{Backend: "local", ProtocolVersion: 1}
+		info.Capabilities.Mneme = s.extensions
+		reply(info)
+	case *protocol.WatchChanges:
+		c.watching = cmd.Enabled
+		reply(&protocol.WatchChangesResponse{Enabled: cmd.Enabled})
 	case *protocol.AgentRetrieve:
 		frame, _ := protocol.AppendFailure(nil, info.Response, f.RequestID, "Agent "+cmd.AgentID+" not found", info.NewResponse())
 		c.write(frame)

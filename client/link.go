@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"mneme/protocol"
 )
 
 // A link is one WebSocket connection with its three goroutines: a reader, the
@@ -23,6 +25,9 @@ type link struct {
 	done chan struct{} // closed when all goroutines have ended
 	born time.Time
 	over bool // its end has been seen to; guarded by the client's mu
+	// extensions is what the server has of mneme's own; nil = not asked yet.
+	// Guarded by the client's mu.
+	extensions *protocol.Extensions
 }
 
 // outQueue is how many frames may wait to be written. Callers wait beyond it.

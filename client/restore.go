@@ -13,6 +13,12 @@ import (
 // else may use it, and finds out what became of their turns. The error says that
 // the connection is of no use; a runtime that the server refuses is broken off.
 func (c *Client) restore(l *link, cause error) error {
+	var refused *ServerError
+	if err := c.rewatch(l); errors.As(err, &refused) {
+		c.log.Warn("changes are no longer told", "error", err)
+	} else if err != nil {
+		return err
+	}
 	c.mu.Lock()
 	live := make([]*Runtime, 0, len(c.runtimes))
 	for _, r := range c.runtimes {
@@ -24,7 +30,6 @@ func (c *Client) restore(l *link, cause error) error {
 	})
 	for _, r := range live {
 		err := c.restoreRuntime(l, r)
-		var refused *ServerError
 		switch {
 		case errors.As(err, &refused):
 			c.log.Warn("runtime cannot be started again", "agent", r.id.AgentID, "conversation", r.id.ConversationID, "error", err)

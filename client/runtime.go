@@ -139,7 +139,7 @@ func (r *Runtime) Pending() []protocol.PendingControl {
 
 // Subscribe starts a subscription to the runtime's events, also those of turns
 // that others start.
-func (r *Runtime) Subscribe() *Subscription { return r.client.subscribe(&r.id) }
+func (r *Runtime) Subscribe() *Subscription { return r.client.subscribe(r.id) }
 
 // Approve allows the call of a control request.
 func (r *Runtime) Approve(ctx context.Context, requestID string) error {
