@@ -75,6 +75,11 @@ func (a *actor) classify(calls []*agent.ToolCall) {
 		if d.Verdict == tool.Ask && a.denies() {
 			d = tool.Decision{Verdict: tool.Deny, Reason: "Permission denied: nobody is there to approve this call"}
 		}
+		if t == nil && d.Verdict == tool.Ask && a.turn.Door == agent.DoorREST {
+			// There is nothing to approve: it becomes an error that names the tools
+			// (spec/rest.md section 4).
+			d = tool.Decision{Verdict: tool.Allow}
+		}
 		if why := a.overused(call.Name, calls[:i]); why != "" {
 			d = tool.Decision{Verdict: tool.Deny, Reason: why}
 		}
