@@ -56,6 +56,16 @@ type Agent struct {
 	LastRunAt time.Time // end of the last turn; zero = none yet
 }
 
+// Autoclear says that each turn of the agent begins with the system message alone;
+// what was said before stays listed. It is one of the fields that REST sets in Extra
+// (spec/rest.md section 4).
+func (a *Agent) Autoclear() bool {
+	var x struct {
+		Autoclear bool `json:"message_buffer_autoclear"`
+	}
+	return len(a.Extra) > 0 && json.Unmarshal(a.Extra, &x) == nil && x.Autoclear
+}
+
 // A Conversation is one thread of messages of one agent. Every agent has
 // exactly one with Own set: shown as "default" by the App Server and as null
 // over REST.

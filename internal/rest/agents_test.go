@@ -13,6 +13,7 @@ import (
 
 	"mneme/client"
 	"mneme/internal/agent"
+	"mneme/internal/llm/fake"
 	"mneme/protocol"
 )
 
@@ -348,5 +349,25 @@ func TestDeleteWhileItRuns(t *testing.T) {
 	wg.Wait()
 	if _, err := r.Store.Conversation(t.Context(), own.ID); agent.CodeOf(err) != agent.CodeNotFound {
 		t.Errorf("its conversation is left: %v", err)
+	}
+}
+
+// TestAutoclear: each turn starts from the system message; the list keeps all.
+func TestAutoclear(t *testing.T) {
+	model := fake.New(fake.Answer{fake.Text("one")}, fake.Answer{fake.Text("two")})
+	r := start(t, model)
+	id := r.agent(map[string]any{"message_buffer_autoclear": true})
+	for _, words := range []string{"first", "second"} {
+		r.post("/v1/agents/"+id+"/messages", map[string]any{"input": words})
+	}
+	last := model.Requests()[1]
+	if len(last.Messages) != 1 || agent.TextOf(last.Messages[0].Parts) != "second" {
+		t.Errorf("the model saw %d messages", len(last.Messages))
+	}
+	if got := r.do("GET", "/v1/agents/"+id+"/messages", nil).list(); len(got) != 5 {
+		t.Errorf("%d messages are listed, want 5", len(got))
+	}
+	if got := r.get("/v1/agents/" + id)["message_ids"].([]any); len(got) != 3 {
+		t.Errorf("message_ids %v", got)
 	}
 }

@@ -28,9 +28,14 @@ func (a *actor) begin(ins []*agent.Input, direct bool, ack func(Receipt)) (Recei
 	c := &store.Change{Turns: []*agent.Turn{a.turn}}
 	a.newRun(c, first.Run)
 	a.run.CreatedAt = first.CreatedAt
+	before := a.seq
 	if err := a.refreshPrompt(c); err != nil {
 		a.turn, a.run = nil, nil
 		return Receipt{}, err
+	}
+	if a.agent.Autoclear() {
+		c.HideThrough, a.lastTokens = before, 0
+		a.history = slices.DeleteFunc(slices.Clone(a.history), func(m *agent.Message) bool { return m.Seq <= before })
 	}
 	var bad *agent.Error
 	for _, in := range ins {
