@@ -139,7 +139,7 @@ func (x *Index) remove(p string) {
 
 // add takes a file up.
 func (x *Index) add(file *File) {
-	if file.Kind != KindMarkdown || !file.Served() || file.Oversized {
+	if file.Kind != KindMarkdown || !file.Served() || file.Oversized || file.generated() {
 		return
 	}
 	f := &indexFile{file: file, first: len(x.chunks)}
