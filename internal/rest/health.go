@@ -1,6 +1,9 @@
 package rest
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 var healthRoutes = []route{
 	{"GET", "/v1/health", (*Door).health, doc{summary: "Health of the server", answer: healthAnswer{}, open: true}},
@@ -14,5 +17,15 @@ type healthAnswer struct {
 }
 
 func (d *Door) health(w http.ResponseWriter, _ *http.Request) error {
-	return reply(w, healthAnswer{Version: d.version, Status: "ok"})
+	return reply(w, healthAnswer{Version: semver(d.version), Status: "ok"})
+}
+
+// semver makes a version that clients can compare: one that was not stamped comes
+// before all others.
+func semver(version string) string {
+	version = strings.TrimPrefix(version, "v")
+	if version == "" || version[0] < '0' || version[0] > '9' {
+		return "0.0.0-devel"
+	}
+	return version
 }

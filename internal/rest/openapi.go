@@ -244,6 +244,8 @@ func (s *schemas) of(t reflect.Type) any {
 		return anything
 	case reflect.TypeFor[variant]():
 		return s.messages()
+	case reflect.TypeFor[textOrBool]():
+		return ordered{{"type", []string{"string", "boolean"}}}
 	case reflect.TypeFor[none]():
 		return ordered{{"type", "object"}}
 	case reflect.TypeFor[*none]():
