@@ -9,10 +9,12 @@ import (
 // A Box holds the built-in tools and hands out those of a turn.
 type Box struct {
 	tools []*Tool
+	// absent can be attached to agents by their names and do nothing else.
+	absent []*Tool
 }
 
 // NewBox makes a box of tools with unique names.
-func NewBox(tools ...*Tool) *Box { return &Box{tools: tools} }
+func NewBox(tools ...*Tool) *Box { return &Box{tools: tools, absent: absentTools(tools)} }
 
 // A Selection says which tools a turn wants (spec/harness.md section 2.1).
 type Selection struct {
@@ -80,13 +82,21 @@ func (b *Box) Select(s Selection) ([]*Tool, error) {
 func (b *Box) Attached(names []string) []*Tool {
 	var tools []*Tool
 	for _, name := range names {
-		if t := Find(b.tools, name); t != nil {
+		if t := b.find(name); t != nil {
 			own := *t
 			own.Approval = ApprovalNever
 			tools = append(tools, &own)
 		}
 	}
 	return tools
+}
+
+// find returns the tool of that name, be it absent.
+func (b *Box) find(name string) *Tool {
+	if t := Find(b.tools, name); t != nil {
+		return t
+	}
+	return Find(b.absent, name)
 }
 
 // override appends more to tools and drops those whose names it takes.

@@ -13,6 +13,10 @@ import (
 type Kit struct {
 	Shells *sandbox.Shells
 	Memory Memory // nil = no memory tool
+	// What follows is for tools that are attached over REST.
+	Blocks   Blocks   // nil = no memory_insert and memory_replace
+	Messages Messages // nil = no conversation_search
+	Web      Web
 }
 
 // Builtin makes the built-in tools. Which of them a turn gets is up to the
@@ -32,7 +36,13 @@ func Builtin(k Kit) []*Tool {
 	if k.Memory != nil {
 		tools = append(tools, memoryTool(k.Memory))
 	}
-	return tools
+	if k.Blocks != nil {
+		tools = append(tools, memoryInsertTool(k.Blocks), memoryReplaceTool(k.Blocks))
+	}
+	if k.Messages != nil {
+		tools = append(tools, conversationSearchTool(k.Messages))
+	}
+	return append(tools, fetchTool(k.Web), webSearchTool(k.Web))
 }
 
 // define makes the definition of a tool from its description and the
