@@ -371,3 +371,54 @@ func TestSearchBesideWrites(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Without any model a thousand items in several languages are found by words, by
+// parts of words and by names with hyphens.
+func TestManyItems(t *testing.T) {
+	f := setup(t)
+	people := []string{"Ada Lovelace", "Grace Hopper", "王小明", "田中さくら", "Łukasz Nowak"}
+	things := []string{"the build-server restarts nightly", "func parseFrontMatter(text string) splits a file", "她每天早上喝绿茶", "das Frühstück gibt es um acht", "the invoice-archive is on the second shelf"}
+	var changes []memory.FileChange
+	empty := memory.NewSnapshot("", nil)
+	for i := range 1000 {
+		text := fmt.Sprintf("%s: %s (note%04d)", people[i%5], things[(i/5)%5], i)
+		_, planned, err := memory.Item{Text: text}.Plan(empty, testTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes = append(changes, planned...)
+	}
+	if _, _, err := f.Write(t.Context(), memory.Author{}, id, changes, "import"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ query, contains string }{
+		{"note0123", "note0123"},
+		{"Who is Grace?", "Grace Hopper"},
+		{"王小明", "王小明"},
+		{"早上喝什么茶", "喝绿茶"},
+		{"さくら", "田中さくら"},
+		{"lukasz", "Łukasz Nowak"},
+		{"build-server", "build-server"},
+		{"buildserver", "build-server"},
+		{"parse front matter", "parseFrontMatter"},
+		{"parseFront", "parseFrontMatter"},
+		{"Fruehstueck oder fruhstuck", "Frühstück"},
+		{"invoice", "invoice-archive"},
+		{"archiv", "invoice-archive"},
+		{"Hoper", "Hopper"},
+	} {
+		found, err := f.Search(t.Context(), id, memory.Query{Text: c.query})
+		if err != nil || len(found.Hits) == 0 || !strings.Contains(found.Hits[0].Snippet, c.contains) {
+			t.Errorf("%q finds %+v, want %q; %v", c.query, found.Hits, c.contains, err)
+		}
+	}
+}
+
+// Files that repeat others are no results of their own.
+func TestGeneratedFilesAreNotFound(t *testing.T) {
+	x := memory.NewIndex()
+	x.Update(memory.NewSnapshot("c", map[string]string{"a.md": "the otter", "system/index.md": "---\ngenerated: true\n---\n- the otter (a.md)"}))
+	if diff := cmp.Diff([]string{"a.md"}, paths(x.Search(memory.Query{Text: "otter"}))); diff != "" {
+		t.Error(diff)
+	}
+}
