@@ -145,20 +145,20 @@ func TestShutdown(t *testing.T) {
 		model := fake.New(fake.Answer{fake.Text("half"), fake.Signal(reached), fake.Hang()}, fake.Answer{fake.Text("whole")})
 		l := live(t, model)
 		a := l.armed()
-		done := make(chan []sseEvent, 1)
+		done, begun := make(chan []sseEvent, 1), make(chan struct{})
 		go func() {
 			resp, err := l.http.Do(l.request(t.Context(), "POST", "/v1/agents/"+a+"/messages", map[string]any{
 				"input": "x", "streaming": true, "stream_tokens": true, "background": background,
 			}))
 			if err != nil {
 				t.Error(err)
-				done <- nil
-				return
 			}
+			close(begun)
 			defer resp.Body.Close()
 			done <- events(t, resp.Body)
 		}()
 		<-reached
+		<-begun
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if err := l.Door.Close(ctx); err != nil {
 			t.Fatal(err)

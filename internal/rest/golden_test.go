@@ -150,6 +150,7 @@ var scripts = []script{
 func TestRenderings(t *testing.T) {
 	for _, s := range scripts {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			var b bytes.Buffer
 			s.play(t, &b, "step stream", map[string]any{"streaming": true})
 			// Live deltas may be joined on the way; those of a log are not.

@@ -265,6 +265,7 @@ func TestLeft(t *testing.T) {
 }
 
 func TestPositions(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	model := fake.New(fake.Answer{fake.Text("a"), fake.Gate(gate), fake.Text("b")}, fake.Answer{fake.Text("c")})
 	r := start(t, model)

@@ -55,45 +55,48 @@ func TestA02OneEnd(t *testing.T) {
 		})
 	}
 	for name, test := range tests {
-		for _, options := range []map[string]any{
-			{"streaming": false}, {"stream_tokens": false}, {"stream_tokens": true}, {"background": true}, {"include_pings": false},
-		} {
-			l := live(t, fake.New(test.model...), broken)
-			conv := l.allowed(l.armed(), "TaskCreate", "TaskGet")
-			path := "/v1/conversations/" + conv + "/messages"
-			options = with(options, map[string]any{"client_tools": place})
-			resp := l.do("POST", path, with(say("x"), options))
-			if test.then != nil {
-				resp = l.do("POST", path, with(test.then, options))
-			}
-			run := l.do("GET", "/v1/runs/?conversation_id="+conv+"&limit=1", nil).list()[0]
-			failed := test.stop == "llm_api_error"
-			if run["stop_reason"] != test.stop || (run["status"] == "failed") != (failed || test.stop == "max_tokens_exceeded") {
-				t.Errorf("%s: the run is %v, %v", name, run["status"], run["stop_reason"])
-			}
-			switch {
-			case options["streaming"] == false && failed, options["include_pings"] == false && name == "failure":
-				resp.want(400, `"type":"llm_bad_request"`)
-			case options["streaming"] == false:
-				out := resp.object()
-				if out["stop_reason"].(map[string]any)["stop_reason"] != test.stop || out["usage"].(map[string]any)["message_type"] != "usage_statistics" {
-					t.Errorf("%s: %s", name, resp.Body)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, options := range []map[string]any{
+				{"streaming": false}, {"stream_tokens": false}, {"stream_tokens": true}, {"background": true}, {"include_pings": false},
+			} {
+				l := live(t, fake.New(test.model...), broken)
+				conv := l.allowed(l.armed(), "TaskCreate", "TaskGet")
+				path := "/v1/conversations/" + conv + "/messages"
+				options = with(options, map[string]any{"client_tools": place})
+				resp := l.do("POST", path, with(say("x"), options))
+				if test.then != nil {
+					resp = l.do("POST", path, with(test.then, options))
 				}
-			default:
-				all := events(t, bytes.NewReader(resp.Body))
-				got := kinds(all)
-				want := []string{"stop_reason", "usage_statistics", "[DONE]"}
-				if failed {
-					want[1] = "error_message"
+				run := l.do("GET", "/v1/runs/?conversation_id="+conv+"&limit=1", nil).list()[0]
+				failed := test.stop == "llm_api_error"
+				if run["stop_reason"] != test.stop || (run["status"] == "failed") != (failed || test.stop == "max_tokens_exceeded") {
+					t.Errorf("%s: the run is %v, %v", name, run["status"], run["stop_reason"])
 				}
-				if len(got) < 3 || !cmp.Equal(got[len(got)-3:], want) || strings.Count(string(resp.Body), `"message_type":"stop_reason"`) != 1 {
-					t.Errorf("%s %v: %v", name, options["background"], got)
-				} else if stop := all[len(got)-3].chunk["stop_reason"]; stop != test.stop {
-					t.Errorf("%s: stop reason %v", name, stop)
+				switch {
+				case options["streaming"] == false && failed, options["include_pings"] == false && name == "failure":
+					resp.want(400, `"type":"llm_bad_request"`)
+				case options["streaming"] == false:
+					out := resp.object()
+					if out["stop_reason"].(map[string]any)["stop_reason"] != test.stop || out["usage"].(map[string]any)["message_type"] != "usage_statistics" {
+						t.Errorf("%s: %s", name, resp.Body)
+					}
+				default:
+					all := events(t, bytes.NewReader(resp.Body))
+					got := kinds(all)
+					want := []string{"stop_reason", "usage_statistics", "[DONE]"}
+					if failed {
+						want[1] = "error_message"
+					}
+					if len(got) < 3 || !cmp.Equal(got[len(got)-3:], want) || strings.Count(string(resp.Body), `"message_type":"stop_reason"`) != 1 {
+						t.Errorf("%s %v: %v", name, options["background"], got)
+					} else if stop := all[len(got)-3].chunk["stop_reason"]; stop != test.stop {
+						t.Errorf("%s: stop reason %v", name, stop)
+					}
 				}
+				l.stop()
 			}
-			l.stop()
-		}
+		})
 	}
 }
 

@@ -182,6 +182,9 @@ func (d *Door) send(w http.ResponseWriter, r *http.Request, b *sendBody, ag *age
 		return s.replyRun(w, r, receipt.RunID, true)
 	case s.logged && s.streaming:
 		run, err := d.store.Run(ctx, receipt.RunID)
+		if ctx.Err() != nil {
+			return s.left(ctx)
+		}
 		if err != nil {
 			return err
 		}
