@@ -15,6 +15,9 @@ type AgentBody struct {
 	Hidden             *bool            `json:"hidden,omitempty"`
 	CompactionSettings Optional[Object] `json:"compaction_settings,omitzero"`
 	MemoryBlocks       []MemoryBlock    `json:"memory_blocks,omitzero"` // at creation only; nil = none given
+	// Embedding is a mneme extension: the handle of the model that memory is
+	// searched with, at creation only.
+	Embedding *string `json:"embedding,omitempty"`
 }
 
 // A MemoryBlock is a memory file that a new agent starts with.
@@ -39,6 +42,9 @@ func (b *AgentBody) read(o *object) {
 	b.Tags = o.optStrings("tags")
 	b.Hidden = o.optBool("hidden")
 	b.CompactionSettings = o.nullableRaw("compaction_settings")
+	if s, ok := o.maybeStr("embedding"); ok && s != "" {
+		b.Embedding = &s // stock servers ignore the field, whatever it holds
+	}
 	if o.has("memory_blocks") {
 		b.MemoryBlocks = []MemoryBlock{}
 		for m := range o.objects("memory_blocks") {
@@ -109,6 +115,8 @@ type AgentQuery struct {
 	After     *string  `json:"after,omitempty"` // agent id
 	Tags      []string `json:"tags,omitzero"`   // all must match
 	QueryText *string  `json:"query_text,omitempty"`
+	// IncludeHidden is a mneme extension; nil = false.
+	IncludeHidden *bool `json:"include_hidden,omitempty"`
 }
 
 // CommandType returns "agent_list".
@@ -128,6 +136,8 @@ func (c *AgentList) decode(o *object) {
 		After:     q.optStr("after"),
 		Tags:      q.optStrings("tags"),
 		QueryText: q.optStr("query_text"),
+
+		IncludeHidden: q.optBool("include_hidden"),
 	}
 }
 

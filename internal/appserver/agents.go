@@ -33,6 +33,7 @@ func listAgents(ctx context.Context, k *call, cmd *protocol.AgentList) (*protoco
 	f := store.AgentFilter{Page: store.Page{Limit: defaultPage}}
 	if q := cmd.Query; q != nil {
 		f.Tags = q.Tags
+		copyTo(&f.IncludeHidden, q.IncludeHidden)
 		if q.QueryText != nil {
 			f.Query = *q.QueryText
 		}
@@ -121,6 +122,11 @@ func agentSpec(b *protocol.AgentBody, memfs bool) roster.AgentSpec {
 	}
 	if !slices.Contains(spec.Tags, originTag) {
 		spec.Tags = append(spec.Tags, originTag)
+	}
+	if b.Embedding != nil {
+		if extra, err := json.Marshal(map[string]string{"embedding": *b.Embedding}); err == nil {
+			spec.Extra = extra
+		}
 	}
 	for _, m := range b.MemoryBlocks {
 		spec.Blocks = append(spec.Blocks, roster.BlockSpec{Label: m.Label, Value: m.Value, Description: m.Description})
