@@ -57,6 +57,7 @@ type Info struct {
 	URL        string // of the App Server, without credentials; "" = embedded or none
 	Version    string // of the App Server; "" = unknown
 	Protocol   int    // of the App Server; 0 = unknown
+	Embeddings bool   // the App Server keeps an agent's embedding model
 }
 
 // An Agent is what tools look at.

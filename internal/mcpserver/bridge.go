@@ -132,6 +132,7 @@ func (b *Bridge) connect(ctx context.Context) (*connection, error) {
 		return nil, errStopping
 	}
 	b.conn, b.info.Version, b.info.Protocol = conn, info.LettaCodeVersion, info.ProtocolVersion
+	b.info.Embeddings = conn.mneme != nil
 	return conn, nil
 }
 
@@ -297,8 +298,15 @@ func (b *Bridge) Models(ctx context.Context) (*protocol.ListModelsResponse, erro
 
 // Agents implements Backend.
 func (b *Bridge) Agents(ctx context.Context) ([]Agent, error) {
-	limit := allAgents
-	raw, err := b.readRaw(ctx, &protocol.AgentList{Query: &protocol.AgentQuery{Limit: &limit}})
+	conn, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	query := &protocol.AgentQuery{Limit: new(allAgents)}
+	if conn.mneme != nil {
+		query.IncludeHidden = new(true)
+	}
+	raw, err := b.readRaw(ctx, &protocol.AgentList{Query: query})
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,7 @@ type bridgeTurn struct {
 	stock   bool
 	before  string // commit
 	denied  int
+	detail  string // what the provider said to the last failure
 }
 
 // start opens the runtime. A directory that was not asked for and that the
@@ -103,7 +104,7 @@ func (t *bridgeTurn) run(ctx context.Context, q Question) (*Answer, error) {
 	}
 	var failed *agent.Error
 	if result.Error != "" {
-		failed = agent.Errorf(agent.CodeModel, "%s", result.Error)
+		failed = &agent.Error{Code: agent.CodeModel, Message: result.Error, Detail: t.detail}
 	}
 	a, err := ended(agent.StopReason(result.StopReason), failed)
 	if err != nil {
@@ -159,6 +160,10 @@ func (t *bridgeTurn) follow(ctx context.Context, turn *client.Turn) error {
 				t.handler.Progress(fmt.Sprintf("writing (%d chars)", chars))
 			case *protocol.ToolStartDelta:
 				t.handler.Progress("tool: " + d.ToolName)
+			case *protocol.LoopErrorDelta:
+				if d.APIError != nil {
+					t.detail = d.APIError.Detail
+				}
 			}
 		case *protocol.ControlRequest:
 			if asked[e.RequestID] {

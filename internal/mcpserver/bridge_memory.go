@@ -1,10 +1,9 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -174,61 +173,37 @@ func (b *Bridge) Search(ctx context.Context, agentID, query string, topK int) (*
 	if err != nil {
 		return nil, err
 	}
-	return &SearchResult{Mode: r.Mode, Results: r.Results}, nil
+	return &SearchResult{Mode: r.Mode, Results: r.Results, Warning: r.Warning}, nil
 }
 
-// itemFile is the name of a saved item's file, by the digits of its id.
-var itemFile = regexp.MustCompile(`--([0-9a-f]{16})\.md$`)
-
-// idOfFile is the id that the name of a file holds; "" = none.
-func idOfFile(p string) string {
-	if m := itemFile.FindStringSubmatch(path.Base(p)); m != nil && strings.HasPrefix(p, savedDir) {
-		return "mem-" + m[1]
+// rawFiles is a snapshot of files as they are stored, front matter and all: what
+// plans are made with. No paths mean all files of a mneme; a stock server is asked
+// for each.
+func (b *Bridge) rawFiles(ctx context.Context, agentID string, paths []string) (*memory.Snapshot, error) {
+	r, err := read(ctx, b, &protocol.MemorySnapshot{AgentID: agentID, Paths: paths, Raw: new(true)})
+	if err != nil {
+		return nil, err
 	}
-	return ""
-}
-
-// raw is a snapshot of files as they are stored, front matter and all: what
-// plans are made with. Files that are gone are left out.
-func (b *Bridge) raw(ctx context.Context, agentID, commit string, paths []string) (*memory.Snapshot, error) {
-	texts := map[string]string{}
-	for _, p := range paths {
-		data, err := b.MemoryFile(ctx, agentID, p)
-		if agent.CodeOf(err) == agent.CodeNotFound {
-			continue
+	texts, commit := map[string]string{}, ""
+	for _, f := range r.Files {
+		if f.Content != nil {
+			texts[f.RelativePath] = *f.Content
 		}
-		if err != nil {
-			return nil, err
-		}
-		texts[p] = string(data)
+	}
+	if r.Commit != nil {
+		commit = *r.Commit
 	}
 	return memory.NewSnapshot(commit, texts), nil
 }
 
-// filesOf is the files that are named after a saved item.
-func filesOf(m *Memory, id string) []string {
-	var paths []string
-	for _, f := range m.Under(strings.TrimSuffix(savedDir, "/")) {
-		if idOfFile(f.Path) == id {
-			paths = append(paths, f.Path)
-		}
-	}
-	return paths
-}
-
-// Save implements Backend. The item is looked for by its file's name: its front
-// matter is not part of listings.
+// Save implements Backend.
 func (b *Bridge) Save(ctx context.Context, agentID string, item memory.Item) (memory.Saved, error) {
 	unlock, err := b.saving.lock(ctx, agentID)
 	if err != nil {
 		return memory.Saved{}, err
 	}
 	defer unlock()
-	m, err := b.Memory(ctx, agentID, Paths)
-	if err != nil {
-		return memory.Saved{}, err
-	}
-	snap, err := b.raw(ctx, agentID, m.Commit, filesOf(m, memory.ItemID(item.Text)))
+	snap, err := b.itemFiles(ctx, agentID, memory.ItemID(item.Text))
 	if err != nil {
 		return memory.Saved{}, err
 	}
@@ -240,10 +215,20 @@ func (b *Bridge) Save(ctx context.Context, agentID string, item memory.Item) (me
 	if err != nil {
 		return memory.Saved{}, err
 	}
-	if commit == "" {
-		commit = m.Commit
+	return saved.At(cmp.Or(commit, snap.Commit)), nil
+}
+
+// itemFiles is a snapshot of the files that may be a saved item.
+func (b *Bridge) itemFiles(ctx context.Context, agentID, id string) (*memory.Snapshot, error) {
+	x, err := b.extensions(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return saved.At(commit), nil
+	if !x.MemorySnapshot {
+		return b.stockItem(ctx, agentID, id)
+	}
+	digits := strings.TrimPrefix(id, itemPrefix)
+	return b.rawFiles(ctx, agentID, []string{savedDir + digits[:2]})
 }
 
 // apply makes changes, of which there is one at most, and returns the commit; ""
@@ -280,28 +265,25 @@ func (b *Bridge) WriteFile(ctx context.Context, agentID, p, content, message str
 	return err
 }
 
-// DeleteItem implements Backend. What the reference means is found in what
-// listings show; the change is then planned with the file as it is stored.
+// DeleteItem implements Backend.
 func (b *Bridge) DeleteItem(ctx context.Context, agentID, ref string) (memory.Removed, error) {
 	unlock, err := b.saving.lock(ctx, agentID)
 	if err != nil {
 		return memory.Removed{}, err
 	}
 	defer unlock()
-	m, bodies, err := b.bodies(ctx, agentID)
+	x, err := b.extensions(ctx)
 	if err != nil {
 		return memory.Removed{}, err
 	}
-	found, _, err := bodies.PlanDelete(ref)
+	var snap *memory.Snapshot
+	if x.MemorySnapshot {
+		snap, err = b.rawFiles(ctx, agentID, nil)
+	} else {
+		snap, ref, err = b.stockFind(ctx, agentID, ref)
+	}
 	if err != nil {
 		return memory.Removed{}, err
-	}
-	snap, err := b.raw(ctx, agentID, m.Commit, []string{found.Path})
-	if err != nil {
-		return memory.Removed{}, err
-	}
-	if found.Whole {
-		ref = found.Path // whatever else it was found by, the file is what goes
 	}
 	removed, changes, err := snap.PlanDelete(ref)
 	if err != nil {
@@ -315,48 +297,6 @@ func (b *Bridge) DeleteItem(ctx context.Context, agentID, ref string) (memory.Re
 		return memory.Removed{}, agent.Errorf(agent.CodeNotFound, "%s is gone already", removed.Path)
 	}
 	return removed.At(commit), nil
-}
-
-// bodies is a snapshot of what listings show of all files, in which saved items
-// have their ids.
-func (b *Bridge) bodies(ctx context.Context, agentID string) (*Memory, *memory.Snapshot, error) {
-	x, err := b.extensions(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	texts := map[string]string{}
-	put := func(p, body string) {
-		if id := idOfFile(p); id != "" {
-			body = "---\nid: " + id + "\n---\n" + body
-		} else if strings.HasPrefix(body, "---\n") {
-			body = "---\n---\n" + body // or it would be taken for front matter
-		}
-		texts[p] = body
-	}
-	if !x.MemorySnapshot {
-		m, err := b.stockMemory(ctx, agentID)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, f := range m.Files {
-			put(f.Path, f.Body)
-		}
-		return m, memory.NewSnapshot(m.Commit, texts), nil
-	}
-	all, err := read(ctx, b, &protocol.MemorySnapshot{AgentID: agentID})
-	if err != nil {
-		return nil, nil, err
-	}
-	m := &Memory{Snapshot: &memory.Snapshot{}}
-	if all.Commit != nil {
-		m.Commit = *all.Commit
-	}
-	for _, f := range all.Files {
-		if f.Content != nil {
-			put(f.RelativePath, *f.Content)
-		}
-	}
-	return m, memory.NewSnapshot(m.Commit, texts), nil
 }
 
 // seen notes the newest commit that we know of.

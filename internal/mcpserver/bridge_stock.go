@@ -2,7 +2,9 @@ package mcpserver
 
 import (
 	"context"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,9 +84,98 @@ func (b *Bridge) compare(agentID, commit string) {
 	}
 }
 
+// itemFile is the name of a saved item's file, by the digits of its id.
+var itemFile = regexp.MustCompile(`--([0-9a-f]{16})\.md$`)
+
+// itemPrefix begins the ids of saved items.
+const itemPrefix = "mem-"
+
+// idOfFile is the id that the name of a file holds; "" = none.
+func idOfFile(p string) string {
+	if m := itemFile.FindStringSubmatch(p); m != nil && strings.HasPrefix(p, savedDir) {
+		return itemPrefix + m[1]
+	}
+	return ""
+}
+
+// stockFiles is a snapshot of some files as they are stored. Those that are gone
+// are left out.
+func (b *Bridge) stockFiles(ctx context.Context, agentID, commit string, paths []string) (*memory.Snapshot, error) {
+	texts := map[string]string{}
+	for _, p := range paths {
+		data, err := b.MemoryFile(ctx, agentID, p)
+		if agent.CodeOf(err) == agent.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		texts[p] = string(data)
+	}
+	return memory.NewSnapshot(commit, texts), nil
+}
+
+// stockItem is itemFiles for a stock server. Its listings show no front matter,
+// so an item is looked for by its file's name.
+func (b *Bridge) stockItem(ctx context.Context, agentID, id string) (*memory.Snapshot, error) {
+	m, err := b.stockMemory(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, f := range m.Files {
+		if idOfFile(f.Path) == id {
+			paths = append(paths, f.Path)
+		}
+	}
+	return b.stockFiles(ctx, agentID, m.Commit, paths)
+}
+
+// stockBodies is a snapshot of what the server lists, in which saved items have
+// their ids.
+func (b *Bridge) stockBodies(ctx context.Context, agentID string) (*memory.Snapshot, error) {
+	m, err := b.stockMemory(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{}
+	for _, f := range m.Files {
+		body := f.Body
+		switch id := idOfFile(f.Path); {
+		case id != "":
+			body = "---\nid: " + id + "\n---\n" + body
+		case f.Path == indexPath:
+			body = indexFront + body
+		case strings.HasPrefix(body, "---\n"):
+			body = "---\n---\n" + body // or it would be taken for front matter
+		}
+		texts[f.Path] = body
+	}
+	return memory.NewSnapshot(m.Commit, texts), nil
+}
+
+// stockFind finds the one thing that a reference means in what the server lists,
+// and returns that file as it is stored, with the reference that finds the thing
+// there.
+func (b *Bridge) stockFind(ctx context.Context, agentID, ref string) (*memory.Snapshot, string, error) {
+	bodies, err := b.stockBodies(ctx, agentID)
+	if err != nil {
+		return nil, "", err
+	}
+	found, _, err := bodies.PlanDelete(ref)
+	if err != nil {
+		return nil, "", err
+	}
+	if found.Whole {
+		ref = found.Path // whatever it was found by
+	}
+	snap, err := b.stockFiles(ctx, agentID, bodies.Commit, []string{found.Path})
+	return snap, ref, err
+}
+
 // stockSearch searches here what the server lists.
 func (b *Bridge) stockSearch(ctx context.Context, agentID string, q memory.Query) (*SearchResult, error) {
-	_, snap, err := b.bodies(ctx, agentID)
+	snap, err := b.stockBodies(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}

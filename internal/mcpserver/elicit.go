@@ -79,7 +79,7 @@ func (s *Server) confirmed(ctx context.Context, t *tool, c *call) (*mcp.CallTool
 			return nil, refused
 		}
 	}
-	args, err := parseArgs(t.params, c.req.Params.Arguments)
+	args, err := t.parse(c.req.Params.Arguments)
 	if err != nil {
 		return nil, err
 	}

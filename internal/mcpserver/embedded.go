@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
 
 	"mneme/internal/agent"
 	"mneme/internal/llm"
@@ -33,10 +32,8 @@ type Parts struct {
 // Embedded is the Backend of a mneme in the same process.
 type Embedded struct {
 	Parts
-	dir string // of turns; "" = the server's
-
-	mu    sync.Mutex
-	tells map[*func(Change)]bool // who watches
+	dir       string // of turns; "" = the server's
+	embedding string // of agents without one; "" = none
 }
 
 // NewEmbedded makes the Backend. A default working directory that does not exist
@@ -45,38 +42,30 @@ func NewEmbedded(cfg *Config, p Parts) *Embedded {
 	if p.Logger == nil {
 		p.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Embedded{Parts: p, dir: cfg.Dir, tells: map[*func(Change)]bool{}}
+	e := &Embedded{Parts: p, dir: cfg.Dir, embedding: cfg.Embedding}
 	if info, err := os.Stat(cfg.Dir); !cfg.DirGiven && (err != nil || !info.IsDir()) {
 		e.dir = ""
 	}
 	return e
 }
 
-// Tell passes a change on to those who watch. Server calls it for every change of
-// an agent or of a memory, whichever door made it.
-func (e *Embedded) Tell(c Change) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for tell := range e.tells {
-		(*tell)(c)
-	}
-}
-
 // Watch implements Backend.
 func (e *Embedded) Watch(tell func(Change)) (stop func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tells[&tell] = true
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.tells, &tell)
-	}
+	return e.Runtime.Subscribe(agent.Scope{}, func(ev *agent.Event) {
+		p, ok := ev.Payload.(agent.Changed)
+		switch {
+		case !ok || p.ConversationID != "":
+		case p.Change == agent.ChangeCommitted:
+			tell(Change{AgentID: p.AgentID, Commit: p.Commit, Paths: p.Paths})
+		default:
+			tell(Change{AgentID: p.AgentID, Agent: string(p.Change)})
+		}
+	})
 }
 
 // Info implements Backend.
 func (e *Embedded) Info(context.Context) Info {
-	return Info{Configured: true, URL: e.URL, Version: e.Version, Protocol: 1}
+	return Info{Configured: true, URL: e.URL, Version: e.Version, Protocol: 1, Embeddings: true}
 }
 
 // Models implements Backend, in the form of the App Server's list_models.
@@ -210,6 +199,13 @@ func (e *Embedded) CreateAgent(ctx context.Context, b protocol.AgentBody) (*Agen
 	if !slices.Contains(spec.Tags, memoryTag) {
 		spec.Tags = append(spec.Tags, memoryTag)
 	}
+	if b.Embedding != nil {
+		extra, err := json.Marshal(map[string]string{"embedding": *b.Embedding})
+		if err != nil {
+			return nil, err
+		}
+		spec.Extra = extra
+	}
 	for _, m := range b.MemoryBlocks {
 		spec.Blocks = append(spec.Blocks, roster.BlockSpec{Label: m.Label, Value: m.Value, Description: m.Description})
 	}
@@ -286,7 +282,13 @@ func (e *Embedded) MemoryHistory(ctx context.Context, agentID, path string) ([]m
 
 // Search implements Backend.
 func (e *Embedded) Search(ctx context.Context, agentID, query string, topK int) (*SearchResult, error) {
-	found, err := e.Parts.Memory.Search(ctx, agentID, memory.Query{Text: query, TopK: topK})
+	row, err := e.Roster.Agent(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	q := memory.Query{Text: query, TopK: topK}
+	q.Embedder, q.Model = e.Roster.Embedder(ctx, row, e.embedding)
+	found, err := e.Parts.Memory.Search(ctx, agentID, q)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -174,11 +175,11 @@ func (e *Embedded) abort(ctx context.Context, scope agent.Scope) {
 func ended(stop agent.StopReason, failed *agent.Error) (*Answer, error) {
 	switch {
 	case failed != nil:
-		return nil, modelError(failed.Message, failed.Status)
+		return nil, modelError(failed)
 	case stop == agent.StopCancelled:
 		return nil, fault(CodeCancelled, "The turn was aborted.")
 	case stop == agent.StopError, stop == agent.StopModelError, stop == agent.StopInvalidResponse, stop == agent.StopOverflow:
-		return nil, modelError("The turn failed: "+string(stop), 0)
+		return nil, modelError(agent.Errorf(agent.CodeModel, "The turn failed: %s", stop))
 	case stop == agent.StopMaxSteps:
 		return &Answer{Warnings: []string{"The turn was ended because it took too many steps; the reply may be incomplete."}}, nil
 	case stop == agent.StopMaxTokens:
@@ -187,13 +188,41 @@ func ended(stop agent.StopReason, failed *agent.Error) (*Answer, error) {
 	return &Answer{}, nil
 }
 
-// modelError is a provider's failure in one plain line.
-func modelError(text string, status int) error {
-	text = line(cmp.Or(text, "The model failed."))
-	if status > 0 && !strings.Contains(text, fmt.Sprint(status)) {
-		text = fmt.Sprintf("%s (HTTP status %d)", text, status)
+// modelError is a provider's failure in one plain line: what we make of it, and
+// the provider's own words.
+func modelError(e *agent.Error) error {
+	text := line(cmp.Or(e.Message, "The model failed."))
+	if e.Status > 0 && !strings.Contains(text, fmt.Sprint(e.Status)) {
+		text = fmt.Sprintf("%s (HTTP status %d)", text, e.Status)
 	}
-	return fault(CodeModelError, "%s", clip(text, 1000))
+	if own := line(ownWords(e.Detail)); own != "" && !strings.Contains(text, own) {
+		text += " The provider says: " + clip(own, 500)
+	}
+	return fault(CodeModelError, "%s", text)
+}
+
+// ownWords is the message in what a provider answered: mostly an object that
+// holds it somewhere, else a text.
+func ownWords(detail string) string {
+	var object struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  string          `json:"detail"`
+	}
+	if json.Unmarshal([]byte(detail), &object) != nil {
+		return detail
+	}
+	var inner struct {
+		Message string `json:"message"`
+	}
+	var text string
+	switch {
+	case json.Unmarshal(object.Error, &inner) == nil && inner.Message != "":
+		return inner.Message
+	case json.Unmarshal(object.Error, &text) == nil && text != "":
+		return text
+	}
+	return cmp.Or(object.Message, object.Detail, detail)
 }
 
 // usageOf is a turn's usage in the form that is shown.

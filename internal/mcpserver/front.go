@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -236,6 +237,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	case modern:
 		r.Header.Del(sessionHeader)
 		r.Header.Del(resumeHeader)
+		decodeHeaders(r.Header)
 		f.serve(w, r, f.modern, &b, accept, nil)
 	case f.cfg.Stateless:
 		r.Header.Del(sessionHeader)
@@ -294,6 +296,23 @@ func (f *front) isModern(w http.ResponseWriter, r *http.Request, b *body) (moder
 		return refuse(jsonrpc.CodeInvalidRequest, "unsupported protocol version; supported: "+strings.Join(legacyVersions(), ", "), nil)
 	}
 	return modern, true
+}
+
+// decodeHeaders turns the mirrors of method and name that a client had to encode
+// back into what they mirror. What is not well formed stays, and matches nothing.
+func decodeHeaders(h http.Header) {
+	for _, name := range []string{"Mcp-Method", "Mcp-Name"} {
+		v, ok := strings.CutPrefix(strings.TrimSpace(h.Get(name)), "=?base64?")
+		if !ok {
+			continue
+		}
+		if v, ok = strings.CutSuffix(v, "?="); !ok {
+			continue
+		}
+		if raw, err := base64.StdEncoding.DecodeString(v); err == nil {
+			h.Set(name, string(raw))
+		}
+	}
 }
 
 // serve lets the SDK answer a POST.

@@ -17,6 +17,9 @@ const (
 	savedDir   = "saved/"
 	indexPath  = "system/saved-index.md"
 	indexItems = 50
+	// indexFront says that the file is made from others, so that deleting by a
+	// text passes it over.
+	indexFront = "---\ndescription: The newest saved items\ngenerated: true\n---\n"
 )
 
 // index brings the index of an agent's saved items up to date. Calls wait for
@@ -41,7 +44,7 @@ func indexOf(snap *Memory) string {
 	created := func(f *memory.File) string { return cmp.Or(f.FrontText("created_at"), timeOf(snap.updated(f))) }
 	slices.SortStableFunc(items, func(a, b *memory.File) int { return cmp.Compare(created(b), created(a)) })
 	var b strings.Builder
-	b.WriteString("---\ndescription: The newest saved items\n---\n")
+	b.WriteString(indexFront)
 	for _, f := range items[:min(len(items), indexItems)] {
 		fmt.Fprintf(&b, "- %s (%s)\n", cmp.Or(line(f.Description), "(no description)"), f.Path)
 	}

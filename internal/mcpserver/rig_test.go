@@ -21,6 +21,7 @@ import (
 	"mneme/internal/llm"
 	"mneme/internal/llm/fake"
 	"mneme/internal/mcpserver"
+	"mneme/internal/tool"
 	"mneme/internal/transcript"
 )
 
@@ -41,6 +42,7 @@ type rig struct {
 	http    *httptest.Server
 	ids     atomic.Int64
 	schemas map[string]*jsonschema.Resolved // output schemas, by tool
+	stock   bool                            // the App Server looks like a stock one
 }
 
 // environ is an environment of the MCP server.
@@ -55,7 +57,12 @@ func environ(pairs ...string) func(string) string {
 // start makes a rig; pairs are further variables of its environment.
 func start(t testing.TB, model llm.Model, pairs ...string) *rig {
 	t.Helper()
-	return startWith(t, model, transcript.Options{}, pairs...)
+	return startWith(t, model, options(), pairs...)
+}
+
+// options give the server the tools that agents really have.
+func options() transcript.Options {
+	return transcript.Options{Tools: tool.Builtin(tool.Kit{})}
 }
 
 func startWith(t testing.TB, model llm.Model, o transcript.Options, pairs ...string) *rig {
@@ -377,4 +384,47 @@ func (r *rig) session(version string, capabilities string) string {
 func (r *rig) legacy(session, body string, headers ...string) answer {
 	r.t.Helper()
 	return r.do(http.MethodPost, "/mcp", []byte(body), append([]string{"Mcp-Session-Id", session}, headers...)...)
+}
+
+// readUntil reads a stream until a line contains a text, or with "" to its end,
+// and returns what was read.
+func readUntil(t testing.TB, body io.Reader, text string) string {
+	t.Helper()
+	var read strings.Builder
+	done := make(chan error, 1)
+	go func() {
+		r := bufio.NewReader(body)
+		for {
+			line, err := r.ReadString('\n')
+			read.WriteString(line)
+			if text != "" && strings.Contains(line, text) || err != nil {
+				if text == "" && err == io.EOF {
+					err = nil
+				}
+				done <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatalf("%v before %q came, after %s", err, text, read.String())
+		}
+		return read.String()
+	case <-time.After(patience):
+		t.Fatalf("%q did not come", text)
+	}
+	return ""
+}
+
+// lastEventID is the id of the last event of a stream that has one.
+func lastEventID(stream string) string {
+	id := ""
+	for line := range strings.Lines(stream) {
+		if v, ok := strings.CutPrefix(line, "id: "); ok {
+			id = strings.TrimSpace(v)
+		}
+	}
+	return id
 }

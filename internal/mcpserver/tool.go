@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ import (
 type tool struct {
 	name, title, about string
 	params             []param
-	data               string // JSON Schema of data
+	refuses            map[string]string // arguments that people expect, and why there are none
+	data               string            // JSON Schema of data
 	hints              hints
 	// long tools run a turn; all others are bounded by RequestTimeout.
 	long bool
@@ -115,7 +117,7 @@ func (s *Server) call(ctx context.Context, t *tool, c *call) (any, error) {
 	if question != nil || err != nil {
 		return question, err
 	}
-	if c.args, err = parseArgs(t.params, c.req.Params.Arguments); err != nil {
+	if c.args, err = t.parse(c.req.Params.Arguments); err != nil {
 		return nil, err
 	}
 	if !t.long {
@@ -129,6 +131,18 @@ func (s *Server) call(ctx context.Context, t *tool, c *call) (any, error) {
 		err = context.Cause(ctx)
 	}
 	return data, err
+}
+
+// parse checks the arguments of a call.
+func (t *tool) parse(raw json.RawMessage) (args, error) {
+	if fields, err := splitArgs(raw); err == nil {
+		for _, name := range slices.Sorted(maps.Keys(t.refuses)) {
+			if _, given := fields[name]; given {
+				return nil, invalid("%s", t.refuses[name])
+			}
+		}
+	}
+	return parseArgs(t.params, raw)
 }
 
 // isAnswer says that an error was made to be shown.

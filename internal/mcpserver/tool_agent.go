@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -96,6 +97,9 @@ func agentTools(cfg *Config) []*tool {
 				{name: "hidden", kind: kindBool, about: "Whether lists leave the agent out."},
 				{name: "tags", kind: kindTags, emptyOK: true, about: "The tags it shall have instead of those it has."},
 			},
+			refuses: map[string]string{
+				"persona": creationOnly("persona"), "human": creationOnly("human"),
+			},
 			data:  agentSchema,
 			hints: hints{idempotent: true},
 			run:   updateAgent,
@@ -114,6 +118,10 @@ func agentTools(cfg *Config) []*tool {
 	}
 }
 
+func creationOnly(name string) string {
+	return fmt.Sprintf("%q can be given at creation only; it is the agent's memory block %s now: use memory_get, memory_save and memory_delete.", name, name)
+}
+
 func createAgent(ctx context.Context, c *call) (any, error) {
 	given := func(name, preset string) string { return cmp.Or(c.args.text(name), preset) }
 	body := protocol.AgentBody{Tags: c.args.tags("tags")}
@@ -123,6 +131,7 @@ func createAgent(ctx context.Context, c *call) (any, error) {
 	}{
 		{&body.Name, strings.TrimSpace(c.args.text("name"))},
 		{&body.Model, strings.TrimSpace(given("model", c.cfg.Model))},
+		{&body.Embedding, strings.TrimSpace(given("embedding", c.cfg.Embedding))},
 	} {
 		if f.text != "" {
 			*f.to = &f.text
@@ -145,8 +154,8 @@ func createAgent(ctx context.Context, c *call) (any, error) {
 	if body.Model != nil {
 		c.checkModel(ctx, *body.Model)
 	}
-	if e := given("embedding", c.cfg.Embedding); e != "" {
-		c.warn("The embedding model " + clip(e, 80) + " is not used: this server searches memory without one.")
+	if body.Embedding != nil && !c.backend.Info(ctx).Embeddings {
+		c.warn("The embedding model " + clip(*body.Embedding, 80) + " is not used: this App Server does not keep one.")
 	}
 	return map[string]any{"agent_id": ag.ID, "agent_name": ag.Name, "agent": ag.Record}, nil
 }
