@@ -49,9 +49,12 @@ func (a *actor) abort(pause bool, ack func()) {
 		a.addPartial(c, a.asking.cut(ErrAborted))
 		a.asking = nil
 	}
-	if a.compacting != nil {
-		a.compacting.cancel(ErrAborted)
+	if c := a.compacting; c != nil {
 		a.compacting = nil
+		c.cancel(ErrAborted)
+		if c.trigger == TriggerManual { // somebody waits for it
+			c.done(nil, agent.Errorf(agent.CodeBusy, "The compaction was interrupted"))
+		}
 	}
 	a.stopRetry()
 	if a.phase != nil && a.phase.cancel != nil {

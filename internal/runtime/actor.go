@@ -101,6 +101,7 @@ func (a *actor) main() {
 		if a.stopping() {
 			wake = nil
 			a.stopRetry()
+			a.dismissWaiting(errStopping())
 			if a.resting() {
 				continue
 			}
@@ -116,6 +117,30 @@ func (a *actor) main() {
 		}
 	}
 	a.leave()
+	a.comeBack()
+}
+
+// comeBack has the conversation loaded again after a while when its journal
+// could not be written or read: a disk that is full now will not always be, and
+// what was accepted must not wait for the next command. Watchers are told.
+func (a *actor) comeBack() {
+	if agent.CodeOf(a.dead) != agent.CodeInternal || a.eph != nil || a.stopping() {
+		return
+	}
+	if a.conv != nil && a.turn == nil && len(a.queue) == 0 {
+		return // nothing waits
+	}
+	a.m.bus.Publish(&agent.Event{Scope: a.scope, At: time.Now(), Payload: agent.Status{
+		Level: "warning", Message: "The state cannot be written at the moment; the conversation goes on as soon as it can",
+	}})
+	scope := a.scope
+	a.m.wg.Go(func() {
+		select {
+		case <-time.After(reloadDelay):
+			a.m.post(scope, command{run: func(*actor) {}, fail: func(error) {}})
+		case <-a.m.wake.Done():
+		}
+	})
 }
 
 // stopping says that the server is going down.
@@ -124,6 +149,14 @@ func (a *actor) stopping() bool { return a.m.wake.Err() != nil }
 // resting says that no worker is out and nothing is about to happen.
 func (a *actor) resting() bool {
 	return a.asking == nil && a.compacting == nil && a.phase == nil && a.retry == nil && len(a.waiting) == 0
+}
+
+// dismissWaiting sends away the inputs that wait to be stored.
+func (a *actor) dismissWaiting(reason error) {
+	for _, w := range a.waiting {
+		w.finish(Receipt{}, reason)
+	}
+	a.waiting = nil
 }
 
 // stopCompacting gives up a summary that is being written.
@@ -158,9 +191,7 @@ func (a *actor) leave() {
 	if reason == nil {
 		reason = errStopping()
 	}
-	for _, w := range a.waiting {
-		w.finish(Receipt{}, reason)
-	}
+	a.dismissWaiting(reason)
 	for _, cmd := range a.box.close() {
 		cmd.fail(reason)
 	}
@@ -199,6 +230,9 @@ func (a *actor) load() error {
 	if err != nil {
 		return err
 	}
+	a.turn, a.run, a.step, a.calls, a.results = nil, nil, nil, nil, 0
+	a.turnKeys, a.rules, a.pendingCwd, a.lastTokens = map[string][]string{}, nil, nil, 0
+	a.usage, a.runUse, a.runLen = agent.Usage{}, agent.Usage{}, 0
 	a.agent, a.conv, a.prompt = snap.Agent, snap.Conversation, snap.Prompt
 	a.scope = agent.Scope{AgentID: snap.Agent.ID, ConversationID: snap.Conversation.ID}
 	a.history, a.seq = snap.Context, snap.LastSeq

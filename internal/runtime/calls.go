@@ -54,8 +54,8 @@ func (a *actor) proposed(c *store.Change, msg *agent.Message) {
 	switch {
 	case err != nil:
 	case parks:
-		a.log.off() // the run has ended
-		a.refuseWaiting()
+		a.log.off()                     // the run has ended
+		a.dismissWaiting(a.busyError()) // nobody knows for how long
 	default:
 		a.execute()
 	}
@@ -190,7 +190,7 @@ func (a *actor) answer(callID string, ans Answer, ack func()) error {
 		return err
 	}
 	a.calls[i] = &call
-	if len(c.Calls) > 0 && len(ans.Suggestions) > 0 {
+	if len(ans.Suggestions) > 0 {
 		a.reclassify(c)
 	}
 	pending := a.pending()

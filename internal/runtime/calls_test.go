@@ -199,7 +199,7 @@ func TestQueuedInputJoinsAfterTheTools(t *testing.T) {
 		withTools(blocked("Wait", started, open)))
 	rc := r.submit("go", use("Wait"))
 	<-started
-	r.submit("and this", key("kb"))
+	r.submit("and this", key("kb"), use("Wait"))
 	close(open)
 	r.finished(1)
 	want := []string{"user: go", "assistant: [Wait {}]", "tool: let go", "user: and this", "assistant: both"}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 
@@ -197,15 +198,6 @@ func (a *actor) dropWaiting() {
 	}
 }
 
-// refuseWaiting answers what waits when the turn has parked: nobody knows for how
-// long.
-func (a *actor) refuseWaiting() {
-	for _, w := range a.waiting {
-		w.finish(Receipt{}, a.busyError())
-	}
-	a.waiting = nil
-}
-
 func (a *actor) waitedTooLong(w *waiter) {
 	if i := slices.Index(a.waiting, w); i >= 0 {
 		a.waiting = slices.Delete(a.waiting, i, i+1)
@@ -216,6 +208,10 @@ func (a *actor) waitedTooLong(w *waiter) {
 // beginWith begins a turn with an input that found the conversation idle. What
 // an abort left in the queue goes first, merged with it where that is allowed.
 func (a *actor) beginWith(in *agent.Input, ack func(Receipt)) (Receipt, error) {
+	if len(a.queue) >= maxQueue {
+		a.next() // makes room
+		return a.enqueue(in, ack)
+	}
 	if len(a.queue) > 0 {
 		r, err := a.enqueue(in, ack)
 		if err == nil {
@@ -317,7 +313,8 @@ func mergeable(in *agent.Input) bool {
 }
 
 // batch is the longest run of inputs at the head of the queue that may become
-// one turn.
+// one turn. Each must want the same of it: what one input forbids, another must
+// not bring in.
 func (a *actor) batch() []*agent.Input {
 	var out []*agent.Input
 	for _, in := range a.queue {
@@ -327,7 +324,7 @@ func (a *actor) batch() []*agent.Input {
 		if len(out) > 0 {
 			head := out[0]
 			if !mergeable(head) || !mergeable(in) || in.Origin != head.Origin ||
-				in.Options.DropBadImages != head.Options.DropBadImages {
+				!reflect.DeepEqual(in.Options, head.Options) {
 				break
 			}
 		}

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -219,12 +220,13 @@ func (a *actor) finishPhase(p *phase, c *store.Change) {
 }
 
 // joinable is what of the queue may join the running turn: what came with the
-// answers to its calls, and, where the turn allows it, other inputs.
+// answers to its calls, and, where the turn allows it, inputs that want the
+// same of it.
 func (a *actor) joinable() []*agent.Input {
 	var ins []*agent.Input
 	for _, in := range a.queue {
 		mine := in.Kind == kindFollowUp && in.TurnID == a.turn.ID
-		if !mine && (!a.turn.Mergeable || in.Paused || !mergeable(in)) {
+		if !mine && (!a.turn.Mergeable || in.Paused || !mergeable(in) || !reflect.DeepEqual(in.Options, a.turn.Options)) {
 			break
 		}
 		ins = append(ins, in)

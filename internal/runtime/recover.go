@@ -112,6 +112,7 @@ func (a *actor) resumeLog() {
 func (m *Manager) stateOf(snap *store.Snapshot) agent.State {
 	m.mu.Lock()
 	boot, rev := m.bootDir, m.cwdRev
+	background := m.background[snap.Conversation.ID]
 	m.mu.Unlock()
 	conv := snap.Conversation
 	s := agent.State{
@@ -120,6 +121,7 @@ func (m *Manager) stateOf(snap *store.Snapshot) agent.State {
 		Mode: orDefault(conv.Mode, m.cfg.Mode), Cwd: orDefault(conv.Cwd, boot), CwdRevision: rev,
 		ToolsetPreference: toolsetOf(snap.Agent, conv),
 		StepKeys:          map[string][]string{},
+		Background:        background,
 	}
 	if m.cfg.MemoryDir != nil {
 		s.MemoryDir = m.cfg.MemoryDir(snap.Agent.ID)

@@ -57,6 +57,7 @@ const (
 	linger          = 30 * time.Second
 	commitTimeout   = 30 * time.Second
 	parkedExpiry    = 24 * time.Hour
+	reloadDelay     = 2 * time.Second
 )
 
 // Models resolves model handles.
@@ -114,8 +115,10 @@ type Manager struct {
 	wg        sync.WaitGroup
 
 	mu         sync.Mutex
-	actors     map[string]*actor           // by conversation id
-	ephemerals map[string]*ephemeral       // likewise
+	actors     map[string]*actor     // by conversation id
+	ephemerals map[string]*ephemeral // likewise
+	// background lists the processes that outlived their calls, by conversation.
+	background map[string][]agent.Background
 	leaving    map[agent.Scope]*time.Timer // scopes whose last watcher left
 	closed     bool
 	bootDir    string
@@ -136,6 +139,7 @@ func New(cfg Config) *Manager {
 		cfg: cfg, log: cfg.Logger,
 		actors:     map[string]*actor{},
 		ephemerals: map[string]*ephemeral{},
+		background: map[string][]agent.Background{},
 		leaving:    map[agent.Scope]*time.Timer{},
 		bootDir:    cfg.BootDir,
 		cwdRev:     1,

@@ -54,6 +54,10 @@ func (m *Manager) change(ctx context.Context, scope agent.Scope, ch Change, quie
 
 func (a *actor) change(ch Change, quiet bool) error {
 	conv := *a.conv
+	if a.pendingCwd != nil {
+		conv.Cwd = *a.pendingCwd // as it is stored
+	}
+	stored := conv.Cwd
 	if ch.Mode != nil {
 		conv.Mode = *ch.Mode
 	}
@@ -63,7 +67,7 @@ func (a *actor) change(ch Change, quiet bool) error {
 	if ch.Toolset != nil {
 		conv.Toolset = *ch.Toolset
 	}
-	cwdMoves := conv.Cwd != a.conv.Cwd
+	cwdMoves := conv.Cwd != stored
 	if conv.Mode != a.conv.Mode || cwdMoves || conv.Toolset != a.conv.Toolset {
 		if err := a.commit(&store.Change{Conversation: &conv}); err != nil {
 			return err
@@ -72,10 +76,8 @@ func (a *actor) change(ch Change, quiet bool) error {
 	running := a.turn != nil
 	old := a.conv.Cwd
 	a.conv, a.rules = &conv, nil
-	if running && cwdMoves {
-		// The running turn keeps its directory.
-		next := conv.Cwd
-		a.pendingCwd, conv.Cwd = &next, old
+	if running {
+		a.keepCwd(old)
 	}
 	rev := a.m.CwdRevision()
 	if cwdMoves {
@@ -100,6 +102,15 @@ func (a *actor) change(ch Change, quiet bool) error {
 		a.emitLoop(before.Loop, before.Steps, before.Executing)
 	}
 	return nil
+}
+
+// keepCwd leaves the running turn in the directory that it began in; another
+// one that the row names waits for its end.
+func (a *actor) keepCwd(dir string) {
+	a.pendingCwd = nil
+	if next := a.conv.Cwd; next != dir {
+		a.pendingCwd, a.conv.Cwd = &next, dir
+	}
 }
 
 // applyPendingCwd lets a directory that was set during the turn take effect.
@@ -288,7 +299,11 @@ func (m *Manager) ConversationChanged(ctx context.Context, scope agent.Scope) {
 				a.die(err)
 				return
 			}
+			dir := a.conv.Cwd
 			a.conv, a.rules = conv, nil
+			if a.turn != nil {
+				a.keepCwd(dir)
+			}
 		})
 	}
 }
@@ -303,15 +318,14 @@ func (m *Manager) Quiet(ctx context.Context, scope agent.Scope, f func() error) 
 		if err := f(); err != nil {
 			return struct{}{}, err
 		}
-		a.die(errReload)
+		if err := a.load(); err != nil {
+			a.die(err)
+			return struct{}{}, err
+		}
 		return struct{}{}, nil
 	})
 	return err
 }
-
-// errReload ends an actor whose rows were changed by others: the next command
-// reads them.
-var errReload = agent.Errorf(agent.CodeNotFound, "The conversation was reloaded; try again")
 
 // Drop ends the actor of a conversation that is about to be deleted; a turn at
 // work is cancelled first.
@@ -351,6 +365,13 @@ func (m *Manager) FileChanged(scope agent.Scope, path, content string) {
 // SetBackground implements tool.Host: the list of processes that outlived their
 // call is part of the device state.
 func (m *Manager) SetBackground(scope agent.Scope, list []agent.Background) {
+	m.mu.Lock()
+	if len(list) == 0 {
+		delete(m.background, scope.ConversationID)
+	} else {
+		m.background[scope.ConversationID] = list
+	}
+	m.mu.Unlock()
 	if a := m.live(scope.ConversationID); a != nil {
 		a.post(func(a *actor) { a.emitDevice(func(s *agent.State) { s.Background = list }) })
 	}
