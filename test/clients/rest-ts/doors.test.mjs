@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Connection } from '../appserver/lib.mjs'
-import { calls, client, collect, makeAgent, makeConversation, numbered, of, reasonOf, say, textOf, types, user } from './lib.mjs'
+import { calls, client, collect, makeAgent, makeConversation, numbered, of, reasonOf, say, textOf, types, until, user } from './lib.mjs'
 
 test('an agent of one door is used through the other', async t => {
   const connection = await Connection.open(t)
@@ -63,20 +63,31 @@ test('what a turn over HTTP asks is answered over the socket', async t => {
 
 test('what a turn over the socket asks is answered over HTTP', async t => {
   const connection = await Connection.open(t)
-  const { agent, conversation } = await makeConversation()
-  const runtime = await connection.start({ agent_id: agent.id, conversation_id: conversation.id })
+  const runtime = await connection.start({ create_conversation: { body: {} } })
   const mark = runtime.mark
-  await runtime.say(calls([['Bash', { command: 'echo from the shell', description: 'say' }]]))
+  await runtime.say(calls([['Bash', { command: 'echo from the shell | tee note', description: 'say' }]]))
   const { request } = await runtime.asked(mark)
-  const answer = await collect(client.conversations.messages.create(conversation.id, { messages: [{ type: 'approval', approvals: [{ type: 'approval', tool_call_id: request.tool_call_id, approve: true }] }] }))
+  const answer = await collect(client.conversations.messages.create(runtime.conversation, {
+    messages: [{ type: 'approval', approvals: [{ type: 'approval', tool_call_id: request.tool_call_id, approve: true }] }] }))
   assert.match(textOf(answer), /from the shell/)
   assert.equal((await runtime.ended(mark)).stop_reason, 'end_turn')
+  const listed = (await client.conversations.messages.list(runtime.conversation, { order: 'asc' })).items
+  assert.deepEqual(types(listed), ['system_message', 'user_message', 'approval_request_message', 'approval_response_message', 'tool_return_message', 'assistant_message'])
 })
 
-test('input behind a turn of the socket is refused over HTTP and queued when async', async t => {
+test('an agent made over HTTP has no shell on either door', async t => {
+  const connection = await Connection.open(t)
+  const { agent, conversation } = await makeConversation()
+  const runtime = await connection.start({ agent_id: agent.id, conversation_id: conversation.id })
+  const overSocket = JSON.parse((await runtime.turn('DUMP_REQUEST')).text).tools
+  const overHTTP = JSON.parse(textOf(await collect(client.conversations.messages.create(conversation.id, { messages: [user('DUMP_REQUEST')] })))).tools
+  for (const tools of [overSocket, overHTTP]) assert.ok(!tools.includes('Bash') && !tools.includes('Write'), tools.join())
+})
+
+test('input behind a turn of the socket is queued when it is async', async t => {
   const connection = await Connection.open(t)
   const agent = await makeAgent()
-  const runtime = await connection.start({ agent_id: agent.id })
+  const runtime = await connection.start({ agent_id: agent.id, conversation_id: 'default' })
   const mark = runtime.mark
   await runtime.say('SLOW 10\nTOKENS 80')
   await runtime.delta('assistant_message', mark)
@@ -84,7 +95,7 @@ test('input behind a turn of the socket is refused over HTTP and queued when asy
   assert.equal(run.status, 'created')
   await runtime.ended(mark)
   const texts = async () => of((await client.agents.messages.list(agent.id)).items, 'assistant_message').map(m => m.content)
-  while ((await texts()).length < 2) await new Promise(resolve => setTimeout(resolve, 50))
+  await until('the second answer', async () => (await texts()).length > 1)
   assert.deepEqual(await texts(), [numbered(80), 'behind'])
   assert.deepEqual(types((await client.agents.messages.list(agent.id)).items).filter(x => x === 'user_message').length, 2)
 })

@@ -1,7 +1,7 @@
 // Runs and steps as records, async runs and their callbacks.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { all, client, collect, ended, given, makeAgent, makeConversation, nobody, of, raw, reasonOf, refused, say, textOf, types, user } from './lib.mjs'
+import { all, client, collect, ended, given, makeAgent, makeConversation, nobody, of, raw, reasonOf, refused, say, textOf, types, until, user } from './lib.mjs'
 
 const stamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z$/
 
@@ -156,9 +156,7 @@ test('a callback to a private address is refused where that is not allowed', asy
   if (answer.status === 200) {
     const run = await ended(answer.json.id)
     assert.equal(run.status, 'completed', 'a failing callback changes nothing')
-    let last
-    for (let i = 0; i < 100 && !last?.callback_error; i++) last = await client.runs.retrieve(run.id)
-    assert.ok(last.callback_error, 'the callback was not refused')
+    const last = await until('the refusal', async () => { const r = await client.runs.retrieve(run.id); return r.callback_error && r })
     assert.equal(last.callback_status_code, null)
   } else {
     assert.ok([400, 422].includes(answer.status), answer.text)
