@@ -170,9 +170,10 @@ func (s *Store) sqliteFault(err error) error {
 
 // damaged is the error for a broken file: nothing is changed or set aside by us.
 func (s *Store) damaged(detail string) error {
-	hint := "If you have a backup, run `mneme restore FILE`."
+	hint := fmt.Sprintf("If you have a backup, copy it over %s while no server runs.", s.path)
 	if last := latestBackup(s.backupDir); last != "" {
-		hint = fmt.Sprintf("To go back to the last backup, run `mneme restore %s`.", last)
+		hint = fmt.Sprintf("To go back to the last backup, move the file away together with %s-wal and %s-shm and run `cp %s %s` while no server runs.",
+			filepath.Base(s.path), filepath.Base(s.path), last, s.path)
 	}
 	return &agent.Error{Code: agent.CodeInternal, Detail: detail, Ref: s.path, Message: fmt.Sprintf(
 		"The database %s is damaged and was left as it is. %s To save what is still readable, run `sqlite3 %s .recover`. "+

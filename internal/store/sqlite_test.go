@@ -169,7 +169,7 @@ func TestDamage(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatalf("error is %v", err)
 			}
-			for _, want := range []string{path + " is damaged", "mneme restore " + backup, ".recover"} {
+			for _, want := range []string{path + " is damaged", "cp " + backup + " " + path, ".recover"} {
 				if !strings.Contains(e.Message, want) {
 					t.Errorf("%q does not say %q", e.Message, want)
 				}
