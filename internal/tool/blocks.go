@@ -25,8 +25,7 @@ type Blocks interface {
 
 type insertArgs struct {
 	Label      string  `json:"label"`
-	NewString  *string `json:"new_string"`
-	NewStr     *string `json:"new_str"` // as older clients have it
+	NewString  string  `json:"new_string"`
 	InsertLine *number `json:"insert_line"`
 }
 
@@ -35,24 +34,17 @@ func memoryInsertTool(b Blocks) *Tool {
 		"label":{"type":"string","description":"Label of the memory block"},
 		"new_string":{"type":"string","description":"Text to insert, without line numbers"},
 		"insert_line":{"type":"integer","description":"Line after which the text goes: 0 is the beginning, -1 the end (default -1)"}`,
-		"label")
+		"label", "new_string")
 	t.Run = func(ctx context.Context, c *Call) agent.ToolResult {
 		var in insertArgs
 		if r, ok := decode(c, &in); !ok {
 			return r
 		}
-		text := in.NewString
-		if text == nil {
-			text = in.NewStr
-		}
-		if text == nil {
-			return failf("memory_insert needs new_string")
-		}
 		line := -1
 		if in.InsertLine != nil {
 			line = int(*in.InsertLine)
 		}
-		return editBlock(ctx, b, c, in.Label, func(body string) (string, error) { return insertLines(body, *text, line) })
+		return editBlock(ctx, b, c, in.Label, func(body string) (string, error) { return insertLines(body, in.NewString, line) })
 	}
 	return t
 }
@@ -76,11 +68,9 @@ func insertLines(body, text string, line int) (string, error) {
 }
 
 type replaceArgs struct {
-	Label     string  `json:"label"`
-	OldString *string `json:"old_string"`
-	NewString *string `json:"new_string"`
-	OldStr    *string `json:"old_str"` // as older clients have them
-	NewStr    *string `json:"new_str"`
+	Label     string `json:"label"`
+	OldString string `json:"old_string"`
+	NewString string `json:"new_string"`
 }
 
 func memoryReplaceTool(b Blocks) *Tool {
@@ -88,23 +78,16 @@ func memoryReplaceTool(b Blocks) *Tool {
 		"label":{"type":"string","description":"Label of the memory block"},
 		"old_string":{"type":"string","description":"Text to replace, exactly as it stands in the block, without line numbers"},
 		"new_string":{"type":"string","description":"Text to put in its place; empty deletes it"}`,
-		"label")
+		"label", "old_string", "new_string")
 	t.Run = func(ctx context.Context, c *Call) agent.ToolResult {
 		var in replaceArgs
 		if r, ok := decode(c, &in); !ok {
 			return r
 		}
-		from, to := in.OldString, in.NewString
-		if from == nil {
-			from = in.OldStr
+		if in.OldString == "" {
+			return failf("old_string must not be empty; memory_insert adds text.")
 		}
-		if to == nil {
-			to = in.NewStr
-		}
-		if from == nil || to == nil || *from == "" {
-			return failf("memory_replace needs old_string, which must not be empty, and new_string")
-		}
-		return editBlock(ctx, b, c, in.Label, func(body string) (string, error) { return replaceOnce(body, *from, *to) })
+		return editBlock(ctx, b, c, in.Label, func(body string) (string, error) { return replaceOnce(body, in.OldString, in.NewString) })
 	}
 	return t
 }

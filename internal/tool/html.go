@@ -81,7 +81,7 @@ func htmlTag(s string) (name string, length int) {
 		return "", 0
 	}
 	to := from
-	for to < len(s) && (isLetter(s[to]) || '0' <= s[to] && s[to] <= '9') {
+	for to < len(s) && isNameByte(s[to]) {
 		to++
 	}
 	return strings.ToLower(s[1:to]), tagEnd(s, to)
@@ -105,6 +105,8 @@ func tagEnd(s string, i int) int {
 	return len(s)
 }
 
+func isNameByte(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }
+
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
 // cutElement cuts off the content of an element that holds no other, with its end
@@ -116,8 +118,9 @@ func cutElement(s, name string) (inner, rest string) {
 			return s, ""
 		}
 		at += i
-		if tag, length := htmlTag(s[at:]); tag == "/"+name {
-			return s[:at], s[at+length:]
+		end := at + 2 + len(name)
+		if end <= len(s) && strings.EqualFold(s[at+2:end], name) && (end == len(s) || !isNameByte(s[end])) {
+			return s[:at], s[end+tagEnd(s[end:], 0):]
 		}
 		at += 2
 	}
