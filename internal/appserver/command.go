@@ -22,6 +22,7 @@ type call struct {
 	unknown error
 
 	answered bool
+	beside   bool // it runs beside the read loop
 }
 
 // A handler runs one command type.
@@ -166,7 +167,14 @@ func (k *call) reply(body []byte, err error) {
 		k.sendError(string(errInternal.Code), errInternal.Message)
 		return
 	}
-	k.send(&frame{body: body})
+	if !k.beside {
+		k.answer(body)
+		return
+	}
+	// Many may be at work at once, each with large answers: here each waits.
+	if k.out.pushAnswer(k.ctx, &frame{body: body, answer: true}) {
+		k.tooSlow()
+	}
 }
 
 // wantsAnswer says whether a success is told: not for commands without response
@@ -188,7 +196,7 @@ func (c *conn) sendError(code, text string) {
 		c.door.log.Error("encode error frame", "err", err)
 		return
 	}
-	c.send(&frame{body: body})
+	c.answer(body)
 }
 
 // refuse answers a frame that could not be decoded (spec/app-server-core.md

@@ -94,6 +94,9 @@ func (c *conn) run() {
 // readLoop reads and runs commands until the connection fails.
 func (c *conn) readLoop() error {
 	for {
+		if c.out.awaitRoom(c.ctx) {
+			c.tooSlow()
+		}
 		c.reading.Store(true)
 		// Contexts of the library close the socket, at the cost of a timer per
 		// frame; closing c.net does the same.
@@ -136,7 +139,10 @@ func (c *conn) readFrame(r io.Reader) ([]byte, func(), error) {
 
 // writeLoop is the only one that writes data frames to the socket.
 func (c *conn) writeLoop() {
-	defer c.net.Close() // ends the read loop
+	defer func() {
+		c.out.stop()
+		c.net.Close() // ends the read loop
+	}()
 	var seq int64
 	var buf []byte
 	for {
@@ -205,7 +211,11 @@ func (c *conn) send(frames ...*frame) {
 	}
 }
 
-// tooSlow ends a connection that does not read what it subscribed to.
+// answer queues an answer of the read loop, which has seen that there is room.
+func (c *conn) answer(body []byte) { c.send(&frame{body: body, answer: true}) }
+
+// tooSlow ends a connection that does not read what it asked for or subscribed
+// to.
 func (c *conn) tooSlow() {
 	if c.out.end(closing{code: int(websocket.StatusTryAgainLater), reason: "client reads too slowly", drop: true}) {
 		c.door.log.Warn("connection reads too slowly and is closed", "conn", c.id)
@@ -245,6 +255,7 @@ func (c *conn) dispatch(data []byte, release func()) {
 			<-c.detached
 			release()
 		}()
+		k.beside = true
 		c.handle(k, h, cmd)
 	})
 }

@@ -20,7 +20,8 @@
 // the publisher's goroutine: it encodes the event once and puts the same bytes
 // into the outbox of each connection. An outbox is bounded by bytes, not by
 // frames: above coalesceAt pieces of one message are joined and snapshots
-// replace older ones, at overflowAt the connection is closed with 1013. So a
+// replace older ones, at overflowAt the connection is closed with 1013. Answers
+// have a limit of their own, answersAt, at which commands wait. So a
 // slow reader costs a bounded amount of memory and nobody's time. The write loop
 // adds what differs per connection (event_seq, emitted_at, idempotency_key)
 // when it writes.

@@ -1,8 +1,10 @@
 package appserver
 
 import (
+	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"mneme/protocol"
 )
@@ -12,6 +14,11 @@ const (
 	coalesceAt  = 4 << 20
 	overflowAt  = 16 << 20
 	coalesceGap = 1 << 20 // how much must come in before it is tried again
+	// answersAt is how much of answers may wait before the connection's commands
+	// do: a client paces its answers by reading them.
+	answersAt = 4 << 20
+	// answerPatience is how long a command waits while no frame at all goes out.
+	answerPatience = 2 * time.Minute
 	// frameCost is what a waiting frame costs besides its body: envelope,
 	// pointers, slice headers.
 	frameCost = 256
@@ -35,6 +42,8 @@ type frame struct {
 	// text is set for a piece of streamed text, which the next piece of the same
 	// message can be appended to.
 	text *protocol.TextDelta
+	// answer is set for what a command of the connection asked for.
+	answer bool
 }
 
 func (f *frame) cost() int { return len(f.body) + frameCost }
@@ -45,10 +54,13 @@ type outbox struct {
 
 	mu      sync.Mutex // guards the rest; held for moments only
 	queue   []*frame
-	head    int // frames before it are written
-	bytes   int // cost of the waiting frames and the one being written
-	writing int // cost of the one being written
-	squeeze int // bytes at which waiting frames are joined next
+	head    int           // frames before it are written
+	bytes   int           // cost of the waiting frames and the one being written
+	answers int           // the part of bytes that is answers
+	writing int           // cost of the one being written
+	asked   int           // the part of writing that is an answer
+	room    chan struct{} // closed with the next frame that goes out; nil = nobody waits
+	squeeze int           // bytes at which waiting frames are joined next
 	ping    bool
 	closing *closing
 	done    bool // nobody writes any more
@@ -78,15 +90,76 @@ func (o *outbox) push(frames ...*frame) (overflow bool) {
 			o.coalesce()
 		}
 		// One frame may be larger than the limit; what counts is what the client
-		// has left unread before it.
-		if o.bytes >= overflowAt {
+		// has left unread before it. Answers have their own limit.
+		if !f.answer && o.bytes-o.answers >= overflowAt {
 			return true
 		}
-		o.queue = append(o.queue, f)
-		o.bytes += f.cost()
+		o.add(f)
 	}
 	o.signal()
 	return false
+}
+
+// pushAnswer queues an answer once there is room for answers. late is true when
+// nothing went out for so long that the connection must go.
+func (o *outbox) pushAnswer(ctx context.Context, f *frame) (late bool) {
+	return o.whenRoom(ctx, func() {
+		o.add(f)
+		o.signal()
+	})
+}
+
+// awaitRoom waits until there is room for answers; late is as of pushAnswer.
+func (o *outbox) awaitRoom(ctx context.Context) (late bool) {
+	return o.whenRoom(ctx, func() {})
+}
+
+// whenRoom calls then, under the mutex, when there is room for answers. It does
+// not when ctx or the connection ends first.
+func (o *outbox) whenRoom(ctx context.Context, then func()) (late bool) {
+	for {
+		o.mu.Lock()
+		ended := o.done || o.closing != nil
+		if ended || o.answers < answersAt {
+			if !ended {
+				then()
+			}
+			o.mu.Unlock()
+			return false
+		}
+		if o.room == nil {
+			o.room = make(chan struct{})
+		}
+		room := o.room
+		o.mu.Unlock()
+		timer := time.NewTimer(answerPatience)
+		select {
+		case <-room:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+			return true
+		}
+		timer.Stop()
+	}
+}
+
+// add queues one frame; the caller holds mu.
+func (o *outbox) add(f *frame) {
+	o.queue = append(o.queue, f)
+	o.bytes += f.cost()
+	if f.answer {
+		o.answers += f.cost()
+	}
+}
+
+// wakeWaiters has everybody look again who waits for room; the caller holds mu.
+func (o *outbox) wakeWaiters() {
+	if o.room != nil {
+		close(o.room)
+		o.room = nil
+	}
 }
 
 // next takes the oldest frame, nil if there is none. The frame counts until
@@ -99,7 +172,10 @@ func (o *outbox) next() (f *frame, ping bool, end *closing) {
 		f = o.queue[o.head]
 		o.queue[o.head] = nil
 		o.head++
-		o.writing = f.cost()
+		o.writing, o.asked = f.cost(), 0
+		if f.answer {
+			o.asked = o.writing
+		}
 		return f, ping, nil
 	}
 	o.queue, o.head, o.squeeze = o.queue[:0], 0, coalesceAt
@@ -113,7 +189,9 @@ func (o *outbox) next() (f *frame, ping bool, end *closing) {
 func (o *outbox) written() {
 	o.mu.Lock()
 	o.bytes -= o.writing
-	o.writing = 0
+	o.answers -= o.asked
+	o.writing, o.asked = 0, 0
+	o.wakeWaiters()
 	o.mu.Unlock()
 }
 
@@ -135,8 +213,9 @@ func (o *outbox) end(c closing) bool {
 	}
 	o.closing = &c
 	if c.drop {
-		o.queue, o.head, o.bytes = nil, 0, o.writing
+		o.queue, o.head, o.bytes, o.answers = nil, 0, o.writing, o.asked
 	}
+	o.wakeWaiters()
 	o.signal()
 	return true
 }
@@ -146,7 +225,8 @@ func (o *outbox) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.done = true
-	o.queue, o.head, o.bytes = nil, 0, 0
+	o.queue, o.head, o.bytes, o.answers, o.writing, o.asked = nil, 0, 0, 0, 0, 0
+	o.wakeWaiters()
 }
 
 // waiting returns the cost of what waits, for tests and logs.

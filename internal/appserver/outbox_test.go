@@ -1,10 +1,14 @@
 package appserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -169,5 +173,83 @@ func TestOutboxWritesOutBeforeClosing(t *testing.T) {
 	}
 	if _, _, end := o.next(); end == nil || end.code != 1001 {
 		t.Errorf("closing %+v", end)
+	}
+}
+
+// Answers wait for room, events do not, and neither counts for the other.
+func TestOutboxHoldsAnswersBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox()
+		big := &frame{body: make([]byte, 1<<20), answer: true}
+		var in atomic.Int32
+		var wg sync.WaitGroup
+		for range 40 {
+			wg.Go(func() {
+				if o.pushAnswer(t.Context(), big) {
+					t.Error("too late with a client that reads")
+				}
+				in.Add(1)
+			})
+		}
+		synctest.Wait()
+		if n := in.Load(); n != 4 {
+			t.Fatalf("%d answers of 1 MiB wait, want 4", n)
+		}
+		if o.push(plain(nil, strings.Repeat("x", overflowAt-1<<20))) || o.push(plain(nil, "event")) {
+			t.Error("answers count as unread events")
+		}
+		for got := 0; got < 40; {
+			time.Sleep(time.Minute)
+			f, _, _ := o.next()
+			o.written()
+			if f == big {
+				got++
+			}
+			synctest.Wait()
+			if o.answers > answersAt+big.cost() {
+				t.Fatalf("%d bytes of answers wait", o.answers)
+			}
+		}
+		wg.Wait()
+		o.drain()
+		if o.waiting() != 0 || o.answers != 0 {
+			t.Errorf("an empty outbox counts %d bytes, %d of answers", o.waiting(), o.answers)
+		}
+	})
+}
+
+// Waiting for room ends with the connection, the context or the patience.
+func TestOutboxEndsWaitingForRoom(t *testing.T) {
+	tests := []struct {
+		name string
+		end  func(o *outbox, cancel func())
+		late bool
+	}{
+		{"closing", func(o *outbox, _ func()) { o.end(closing{code: 1001}) }, false},
+		{"stopped", func(o *outbox, _ func()) { o.stop() }, false},
+		{"context", func(_ *outbox, cancel func()) { cancel() }, false},
+		{"nothing goes out", func(*outbox, func()) { time.Sleep(answerPatience) }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				o := newOutbox()
+				o.push(&frame{body: make([]byte, answersAt), answer: true})
+				late := make(chan bool, 1)
+				go func() { late <- o.awaitRoom(ctx) }()
+				synctest.Wait()
+				select {
+				case <-late:
+					t.Fatal("did not wait")
+				default:
+				}
+				tt.end(o, cancel)
+				if got := <-late; got != tt.late {
+					t.Errorf("late = %v, want %v", got, tt.late)
+				}
+			})
+		})
 	}
 }
