@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"mneme/internal/agent"
@@ -414,39 +413,4 @@ func timeValue(t time.Time, asc bool) int64 {
 		return last
 	}
 	return 0
-}
-
-// toolNames are the tools that a new agent is given: those of the body, and the
-// base tools unless it wants none.
-func (d *Door) toolNames(b *agentCreate) ([]string, error) {
-	var unknown []string
-	names := slices.Clone(b.Tools.Value)
-	for _, name := range names {
-		if !d.knowsTool(name) {
-			unknown = append(unknown, name)
-		}
-	}
-	if len(unknown) > 0 {
-		return nil, &httpError{Status: http.StatusBadRequest, Body: detail{"Tools not found by name: " + strings.Join(unknown, ", ")}, Final: true}
-	}
-	byID, err := d.namesOfTools(b.ToolIDs.Value)
-	if err != nil {
-		return nil, err
-	}
-	names = append(names, byID...)
-	if b.BaseTools.Or(true) {
-		names = append(names, baseTools...)
-	}
-	return unique(names), nil
-}
-
-// unique drops what is repeated; the order stays.
-func unique(names []string) []string {
-	var out []string
-	for _, name := range names {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
 }

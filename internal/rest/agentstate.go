@@ -236,7 +236,11 @@ func (d *Door) relate(ctx context.Context, ag *agent.Agent, own *agent.Conversat
 		st.Tags = orEmpty(ag.Tags)
 	}
 	if with[relTools] {
-		st.Tools = d.toolStates(ag.Tools)
+		tools, err := d.toolStates(ag.Tools)
+		if err != nil {
+			return err
+		}
+		st.Tools = tools
 	}
 	if with[relBlocks] {
 		blocks, err := d.roster.AgentBlocks(ctx, ag.ID)

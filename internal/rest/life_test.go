@@ -64,8 +64,9 @@ func (l *life) start() {
 	l.mem = memory.New(filepath.Join(l.dir, "memfs"), memory.Options{})
 	l.models = llm.New(llm.Config{Offline: l.model})
 	prompts := &prompt.Builder{Memory: l.mem}
+	box := tool.NewBox(l.tools...)
 	l.rt = runtime.New(runtime.Config{
-		Store: l.st, Models: l.models, Prompts: prompts, Tools: tool.NewBox(l.tools...), Mode: agent.ModeStandard,
+		Store: l.st, Models: l.models, Prompts: prompts, Tools: box, Mode: agent.ModeStandard,
 		BootDir: l.dir, MemoryDir: l.mem.Dir, MemoryRoot: filepath.Join(l.dir, "memfs"), OutputDir: filepath.Join(l.dir, "output"),
 	})
 	people := roster.New(roster.Config{Store: l.st, Memory: l.mem, Runtime: l.rt, Prompts: prompts, Models: l.models})
@@ -74,7 +75,7 @@ func (l *life) start() {
 	sealer, err := auth.NewSealer(bytes.Repeat([]byte{7}, 32))
 	check(err)
 	cfg := rest.Config{
-		Runtime: l.rt, Roster: people, Store: l.st, Memory: l.mem, Models: l.models, Auth: checker, Sealer: sealer, System: systemText,
+		Runtime: l.rt, Roster: people, Store: l.st, Memory: l.mem, Models: l.models, Auth: checker, Tools: box, Sealer: sealer, System: systemText,
 		Logger: slog.New(slog.NewTextHandler(l.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	if l.change != nil {

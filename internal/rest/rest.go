@@ -53,8 +53,8 @@ type Auth interface {
 	CheckToken(token string) error
 }
 
-// Config wires a Door. Runtime, Roster, Store, Memory, Models, Auth and
-// Sealer are required.
+// Config wires a Door. Runtime, Roster, Store, Memory, Models, Auth,
+// Tools and Sealer are required.
 type Config struct {
 	Runtime *runtime.Manager
 	Roster  *roster.Roster
@@ -62,6 +62,8 @@ type Config struct {
 	Memory  *memory.Memory
 	Models  *llm.Catalogue
 	Auth    Auth
+	// Tools are the tools that agents can be given.
+	Tools Toolbox
 	// Sealer keeps the secrets of agents.
 	Sealer  Sealer
 	Logger  *slog.Logger // nil = none
@@ -90,6 +92,7 @@ type Door struct {
 	memory  *memory.Memory
 	models  *llm.Catalogue
 	auth    Auth
+	tools   Toolbox
 	sealer  Sealer
 	log     *slog.Logger
 	version string
@@ -112,7 +115,7 @@ type Door struct {
 func New(cfg Config) *Door {
 	d := &Door{
 		rt: cfg.Runtime, roster: cfg.Roster, store: cfg.Store, memory: cfg.Memory, models: cfg.Models,
-		auth: cfg.Auth, sealer: cfg.Sealer, log: cfg.Logger, version: cfg.Version, system: cfg.System,
+		auth: cfg.Auth, tools: cfg.Tools, sealer: cfg.Sealer, log: cfg.Logger, version: cfg.Version, system: cfg.System,
 		retention: cfg.Retention,
 		router:    newRouter(tables()...),
 		bodies:    semaphore.NewWeighted(bodyBudget),

@@ -62,7 +62,7 @@ func startWith(t testing.TB, model llm.Model, o transcript.Options, change ...fu
 	}
 	cfg := rest.Config{
 		Runtime: s.Runtime, Roster: s.Roster, Store: s.Store, Memory: s.Memory, Models: s.Models,
-		Auth: checker, Sealer: sealer, Logger: o.Logger, Version: "1.2.3", System: systemText,
+		Auth: checker, Tools: s.Tools, Sealer: sealer, Logger: o.Logger, Version: "1.2.3", System: systemText,
 	}
 	for _, f := range change {
 		f(&cfg)

@@ -2,8 +2,12 @@ package rest
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+
+	"mneme/internal/tool"
 )
 
 // A toolState is a tool as answers show it.
@@ -26,6 +30,94 @@ type toolState struct {
 	LastUpdatedByID  *string  `json:"last_updated_by_id"`
 	Metadata         object   `json:"metadata_"`
 	ProjectID        *string  `json:"project_id"`
+}
+
+// A Toolbox knows the tools that agents can be given. *tool.Box does.
+type Toolbox interface {
+	// Attachable describes all of them.
+	Attachable() []tool.Info
+}
+
+// renderTool shows a tool.
+func renderTool(i tool.Info) (toolState, error) {
+	st := toolState{
+		ID: i.ID, Name: i.Name, Description: &i.Description, ToolType: i.Type, SourceType: new("python"), ArgsSchema: object(i.Parameters),
+		Tags: orEmpty(i.Tags), ReturnLimit: returnLimit, PipRequirements: []none{}, NpmRequirements: []none{}, Parallel: i.Parallel,
+	}
+	schema, err := json.Marshal(map[string]any{"name": i.Name, "description": i.Description, "parameters": i.Parameters})
+	st.JSONSchema = schema
+	return st, err
+}
+
+// returnLimit is shown as the number of characters that a tool may return.
+const returnLimit = 50_000
+
+// toolStates shows the attached tools of an agent, in their order.
+func (d *Door) toolStates(names []string) ([]toolState, error) {
+	out := []toolState{}
+	all := d.tools.Attachable()
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(t tool.Info) bool { return t.Name == name })
+		if i < 0 {
+			continue // of another version
+		}
+		st, err := renderTool(all[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, st)
+	}
+	return out, nil
+}
+
+// toolNames are the tools that a new agent is given: those of the body, and the
+// base tools unless it wants none.
+func (d *Door) toolNames(b *agentCreate) ([]string, error) {
+	all := d.tools.Attachable()
+	var unknown []string
+	names := slices.Clone(b.Tools.Value)
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(t tool.Info) bool { return t.Name == name }) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, &httpError{Status: http.StatusBadRequest, Body: detail{"Tools not found by name: " + strings.Join(unknown, ", ")}, Final: true}
+	}
+	byID, err := d.namesOfTools(b.ToolIDs.Value)
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, byID...)
+	if b.BaseTools.Or(true) {
+		names = append(names, tool.BaseTools()...)
+	}
+	return unique(names), nil
+}
+
+// namesOfTools finds the names of tools by their ids.
+func (d *Door) namesOfTools(ids []string) ([]string, error) {
+	all := d.tools.Attachable()
+	names := []string{}
+	for _, id := range ids {
+		i := slices.IndexFunc(all, func(t tool.Info) bool { return t.ID == id })
+		if i < 0 {
+			return nil, notFound("Tool not found with id='%s'", id)
+		}
+		names = append(names, all[i].Name)
+	}
+	return unique(names), nil
+}
+
+// unique drops what is repeated; the order stays.
+func unique(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // A toolRule is a rule for the attached tools of an agent. Its further fields

@@ -78,8 +78,9 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 	})
 	p.shells = sandbox.New(0)
 	texts := &prompt.Builder{Memory: p.memory, Git: prompt.NewGit(), Version: cfg.Version}
+	box := tool.NewBox(tool.Builtin(tool.Kit{Shells: p.shells, Memory: p.memory})...)
 	p.runtime = runtime.New(runtime.Config{
-		Store: p.store, Models: p.models, Prompts: stepTexts{texts, p}, Tools: tool.NewBox(tool.Builtin(tool.Kit{Shells: p.shells, Memory: p.memory})...), Logger: log,
+		Store: p.store, Models: p.models, Prompts: stepTexts{texts, p}, Tools: box, Logger: log,
 		Mode: cfg.Mode, BootDir: boot, MaxSteps: cfg.MaxSteps, MemoryDir: p.memory.Dir, MemoryRoot: root,
 		OutputDir: filepath.Join(cfg.Home, "output"), Unattended: cfg.Unattended,
 		Memory: p.memory, SnapshotPrefix: snapshotPrefix(cfg.Home),
@@ -94,7 +95,7 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 	if cfg.REST {
 		p.rest = rest.New(rest.Config{
 			Runtime: p.runtime, Roster: p.roster, Store: p.store, Memory: p.memory, Models: p.models,
-			Auth: checker, Sealer: sealer, Logger: log, Version: cfg.Version, System: prompt.DefaultSystem(),
+			Auth: checker, Tools: box, Sealer: sealer, Logger: log, Version: cfg.Version, System: prompt.DefaultSystem(),
 			Retention: cfg.KeepRunEvents, AllowPrivate: cfg.PrivateCallbacks,
 		})
 		p.rest.Start()

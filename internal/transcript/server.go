@@ -46,6 +46,7 @@ type Server struct {
 	Store   *store.Store
 	Memory  *memory.Memory
 	Models  *llm.Catalogue
+	Tools   *tool.Box
 	Runtime *runtime.Manager
 	Roster  *roster.Roster
 	Door    *appserver.Door
@@ -81,13 +82,13 @@ func Start(t testing.TB, model llm.Model, o Options) *Server {
 		}},
 	})
 	models := llm.New(llm.Config{Offline: model})
-	s.Memory, s.Models = mem, models
 	if o.Tools == nil {
 		o.Tools = Tools()
 	}
+	s.Memory, s.Models, s.Tools = mem, models, tool.NewBox(o.Tools...)
 	prompts := &prompt.Builder{Memory: mem}
 	s.Runtime = runtime.New(runtime.Config{
-		Store: st, Models: models, Prompts: prompts, Tools: tool.NewBox(o.Tools...), Logger: o.Logger,
+		Store: st, Models: models, Prompts: prompts, Tools: s.Tools, Logger: o.Logger,
 		Mode: agent.ModeStandard, BootDir: dir, MemoryDir: mem.Dir, MemoryRoot: filepath.Join(dir, "memfs"),
 		OutputDir: filepath.Join(dir, "output"), OrphanGrace: o.OrphanGrace, Memory: mem,
 	})
