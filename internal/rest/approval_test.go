@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,99 @@ func TestOldApproval(t *testing.T) {
 	}})
 	if got := text(out["messages"].([]any)[0].(map[string]any)["tool_return"]); got != "Error: request to call tool denied. User reason: no" {
 		t.Errorf("the result is %q", got)
+	}
+}
+
+// TestParkedWhileWaiting: a send that waits is refused when the turn parks, and one
+// that is queued runs when the turn has been answered.
+func TestParkedWhileWaiting(t *testing.T) {
+	gate, reached := make(chan struct{}), make(chan struct{})
+	model := fake.New(
+		fake.Answer{fake.Signal(reached), fake.Gate(gate), fake.CallID("c1", "where_am_i", `{}`)},
+		fake.Answer{fake.Text("in Rome")}, fake.Answer{fake.Text("queued")},
+	)
+	l := live(t, model)
+	a := l.armed()
+	path := "/v1/agents/" + a + "/messages"
+	done := make(chan *response, 2)
+	go func() { done <- l.do("POST", path, with(say("go"), map[string]any{"client_tools": place})) }()
+	<-reached
+	waits := make(chan *response, 1)
+	go func() { waits <- l.do("POST", path, say("me too")) }()
+	time.Sleep(20 * time.Millisecond)
+	run := l.post(path+"/async", say("later"))
+	close(gate)
+	(<-done).want(200, "requires_approval")
+	(<-waits).want(409, "PENDING_APPROVAL", "waiting for approval")
+	second := l.post(path+"/async", say("later still"))
+	if got := l.get("/v1/runs/" + text(run["id"])); got["status"] != "created" {
+		t.Errorf("the queued run is %v", got["status"])
+	}
+	model.Add(fake.Answer{fake.Text("queued too")})
+	l.do("POST", path, with(answer(returned("c1", "Rome")), map[string]any{"client_tools": place})).want(200, "in Rome")
+	for _, r := range []map[string]any{run, second} {
+		if got := l.ended(text(r["id"])); got["status"] != "completed" {
+			t.Errorf("a queued run is %v", got["status"])
+		}
+	}
+}
+
+// TestToolReturnParts: the result of a client's tool can have images, and is cut where
+// it is very long.
+func TestToolReturnParts(t *testing.T) {
+	model := fake.New(fake.Answer{fake.CallID("c1", "where_am_i", `{}`)}, fake.Answer{fake.Text("ok")},
+		fake.Answer{fake.CallID("c2", "where_am_i", `{}`)}, fake.Answer{fake.Text("ok")})
+	l := live(t, model)
+	a := l.agent(map[string]any{"include_base_tools": false, "context_window_limit": 9000})
+	conv := l.conversation(a)
+	path := "/v1/conversations/" + conv + "/messages"
+	options := map[string]any{"client_tools": place, "streaming": false}
+	l.post(path, with(say("go"), options))
+	image := base64.StdEncoding.EncodeToString([]byte(png))
+	out := l.post(path, with(map[string]any{"messages": []map[string]any{{"type": "tool_return", "tool_returns": []map[string]any{{
+		"tool_call_id": "c1", "status": "error", "stderr": []string{"e"},
+		"tool_return": []map[string]any{{"type": "text", "text": "see"}, {"type": "image", "source": map[string]any{"type": "base64", "media_type": "image/png", "data": image}}},
+	}}}}}, options))
+	m := out["messages"].([]any)[0].(map[string]any)
+	parts, _ := m["tool_returns"].([]any)[0].(map[string]any)["tool_return"].([]any)
+	if m["tool_return"] != "see\n[image image/png]" || m["status"] != "error" || len(parts) != 2 || parts[1].(map[string]any)["source"].(map[string]any)["data"] != image {
+		t.Errorf("the result shows as %v", m)
+	}
+	l.post(path, with(say("go"), options))
+	out = l.post(path, with(answer(returned("c2", strings.Repeat("é", 8000))), options))
+	got := text(out["messages"].([]any)[0].(map[string]any)["tool_return"])
+	if !strings.HasPrefix(got, strings.Repeat("é", 7200)+"\n[The result was cut here") || !strings.Contains(got, "8000") {
+		t.Errorf("a long result has %d bytes and ends with %q", len(got), got[len(got)-120:])
+	}
+}
+
+// TestOldAgentType: an agent that speaks through a tool shows its calls as what it
+// says, and its text as reasoning.
+func TestOldAgentType(t *testing.T) {
+	speak := fake.Answer{fake.Text("I should greet."), fake.CallID("c1", "send_message", `{"message":"Hi there"}`)}
+	model := fake.New(speak, fake.Answer{fake.Text("done")}, speak, fake.Answer{fake.Text("done")})
+	l := live(t, model)
+	a := l.agent(map[string]any{"agent_type": "memgpt_v2_agent", "include_base_tools": false, "tools": []string{"send_message"}})
+	path := "/v1/agents/" + a + "/messages"
+	shown := func(list []map[string]any) []string {
+		var out []string
+		for _, s := range fold(t, list) {
+			out = append(out, strings.TrimSuffix(s.Type, "_message")+" "+s.Text+strings.Join(s.Calls, ""))
+		}
+		return out
+	}
+	want := []string{"reasoning I should greet.", "assistant Hi there", "reasoning done"}
+	got := fold(t, chunks(l.stream("POST", path, with(say("x"), map[string]any{"streaming": true, "stream_tokens": true}))))
+	listed := fold(t, l.do("GET", path+"?limit=100", nil).list())
+	if d := cmp.Diff(listed, got); d != "" {
+		t.Errorf("the stream (+) differs from the list (-):\n%s", d)
+	}
+	if d := cmp.Diff(want, shown(l.do("GET", path+"?limit=100", nil).list())); d != "" {
+		t.Errorf("listed:\n%s", d)
+	}
+	plain := shown(l.do("GET", path+"?limit=100&use_assistant_message=false", nil).list())
+	if len(plain) != 4 || plain[0] != "assistant I should greet." || !strings.HasPrefix(plain[1], "tool_call c1 send_message(") {
+		t.Errorf("listed as it is: %v", plain)
 	}
 }
 

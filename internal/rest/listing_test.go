@@ -367,6 +367,11 @@ func TestFailedRun(t *testing.T) {
 		if run["status"] != "failed" || run["stop_reason"] != "llm_api_error" || fault["error_type"] != test.run {
 			t.Errorf("%s: the run %v", test.kind, run)
 		}
+		for query, n := range map[string]int{"llm_api_error": 1, "error": 0, "end_turn": 0, "llm_api_error&statuses=completed": 0} {
+			if got := r.do("GET", "/v1/runs/?stop_reason="+query, nil).list(); len(got) != n {
+				t.Errorf("%s: %d runs with stop_reason=%s", test.kind, len(got), query)
+			}
+		}
 		step := r.do("GET", "/v1/runs/"+text(run["id"])+"/steps", nil).list()[0]
 		if step["status"] != "failed" || step["stop_reason"] != "llm_api_error" || step["error_type"] != test.run || step["request_id"] != "log-7" {
 			t.Errorf("%s: the step %v", test.kind, step)

@@ -171,8 +171,8 @@ func (d *Door) listRuns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	f := store.RunFilter{
-		AgentIDs: q.AgentIDs, ConversationID: q.ConversationID, Background: q.Background, StopReason: agent.StopReason(q.StopReason),
-		Page: store.Page{After: q.After, Before: q.Before, Limit: q.Limit, Asc: q.asc(false)},
+		AgentIDs: q.AgentIDs, ConversationID: q.ConversationID, Background: q.Background,
+		Page: store.Page{After: q.After, Before: q.Before, Asc: q.asc(false)},
 	}
 	if q.AgentID != "" {
 		f.AgentIDs = append(f.AgentIDs, q.AgentID)
@@ -183,7 +183,7 @@ func (d *Door) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if len(f.Statuses) == 0 && q.Active != nil && *q.Active {
 		f.Statuses = []agent.RunStatus{agent.RunCreated, agent.RunRunning}
 	}
-	runs, err := d.store.Runs(r.Context(), f)
+	runs, err := d.runsThatEnded(r.Context(), f, q.StopReason, q.Limit)
 	if err != nil {
 		return err
 	}
@@ -203,6 +203,29 @@ func (d *Door) listRuns(w http.ResponseWriter, r *http.Request) error {
 		out = append(out, st)
 	}
 	return reply(w, out)
+}
+
+// runsThatEnded lists runs; stop selects them by the reason that is shown, which is
+// not always the one that is stored. "" = all.
+func (d *Door) runsThatEnded(ctx context.Context, f store.RunFilter, stop string, limit int) ([]*agent.Run, error) {
+	keep := func(*agent.Run) bool { return true }
+	switch agent.StopReason(stop) {
+	case "":
+	case agent.StopError, agent.StopModelError, agent.StopInvalidResponse, agent.StopOverflow:
+		if len(f.Statuses) == 0 {
+			f.Statuses = []agent.RunStatus{agent.RunFailed}
+		}
+		keep = func(run *agent.Run) bool {
+			shown, _ := outcome(run.StopReason, run.Error)
+			return shown == stop
+		}
+	default:
+		f.StopReason = agent.StopReason(stop)
+	}
+	return scan(f.Page, limit, keep, func(p store.Page) ([]*agent.Run, error) {
+		f.Page = p
+		return d.store.Runs(ctx, f)
+	}, func(run *agent.Run) (string, int64) { return run.ID, 0 })
 }
 
 // run finds the run that {run_id} of the path names. A bad shape is 400.

@@ -59,7 +59,12 @@ func (s *stream) serve() error {
 			if time.Duration(ticks)*pingEvery/2 >= silence {
 				return s.fail("Nothing happened for 30 minutes; the run goes on")
 			}
-			if err := s.beat(ticks); err != nil {
+			if err := s.src.look(s.r.Context()); agent.CodeOf(err) == agent.CodeNotFound {
+				return s.fail("The run was deleted")
+			} else if err != nil {
+				s.d.log.Warn("run not looked at", "run", s.rend.run, "err", err)
+			}
+			if s.beat(ticks) != nil {
 				return nil // the client is gone
 			}
 		case <-s.r.Context().Done():
@@ -138,9 +143,6 @@ type expiredError struct {
 
 // beat shows that the stream lives: by a comment, every other time by a ping.
 func (s *stream) beat(n int) error {
-	if err := s.src.look(s.r.Context()); err != nil {
-		s.d.log.Warn("run not looked at", "run", s.rend.run, "err", err)
-	}
 	if n%2 == 0 && s.pings {
 		if err := s.out.add(s.rend.keepAlive(time.Now())); err != nil {
 			return err
