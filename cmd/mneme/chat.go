@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,7 +20,7 @@ import (
 type chatCommand struct {
 	Text  *string `short:"p" name:"print" placeholder:"TEXT" help:"Send TEXT, print the answer and exit; - reads it from stdin."`
 	Agent string  `placeholder:"NAME" help:"Name or id of the agent (${default}). A name that does not exist yet is created." default:"mneme"`
-	Mode  string  `placeholder:"MODE" help:"Permission mode of this conversation from now on." enum:",standard,acceptEdits,unrestricted,strict" default:""`
+	Mode  string  `placeholder:"MODE" help:"Permission mode of this conversation from now on: standard, acceptEdits, unrestricted or strict."`
 }
 
 // Memory blocks of an agent that `mneme chat` makes.
@@ -30,6 +31,12 @@ const (
 
 // Run implements the command.
 func (c *chatCommand) Run(p *program) (err error) {
+	if strings.TrimSpace(c.Agent) == "" {
+		return errors.New("--agent is empty; give the name or the id of an agent")
+	}
+	if !slices.Contains([]string{"", "standard", "acceptEdits", "unrestricted", "strict"}, c.Mode) {
+		return fmt.Errorf("unsupported --mode %q; expected standard, acceptEdits, unrestricted or strict", c.Mode)
+	}
 	text := ""
 	if c.Text != nil {
 		if text, err = p.textOf(*c.Text); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,11 @@ import (
 	"mneme/protocol"
 )
 
-// connectCommand stores a connection to a model provider.
+// connectCommand stores a connection to a model provider, or tests a stored one.
 type connectCommand struct {
-	Provider string `arg:"" optional:"" help:"Provider, such as openai, openrouter, ollama or lmstudio; none lists them."`
+	Provider string `arg:"" optional:"" help:"Provider, such as openai, openrouter, ollama or lmstudio, or a stored connection to test again; none lists them."`
 	BaseURL  string `name:"base-url" placeholder:"URL" help:"Address of the provider's API."`
-	APIKey   string `name:"api-key" placeholder:"KEY" help:"Its key; - reads it from stdin. Without it the provider's environment variable counts."`
+	APIKey   string `name:"api-key" placeholder:"KEY" help:"Its key; - reads it from stdin. Without it the provider's environment variable counts, such as OPENAI_API_KEY or HF_TOKEN."`
 	Name     string `placeholder:"NAME" help:"Name of the connection, the first part of its model handles."`
 }
 
@@ -33,40 +34,45 @@ func (c *connectCommand) Run(p *program) error {
 	if c.Provider == "" {
 		return p.listProviders(ctx)
 	}
-	key, err := c.key(p)
-	if err != nil {
+	req := server.ConnectRequest{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL}
+	var err error
+	if req.Key, err = c.key(p); err != nil {
 		return err
 	}
-	req := server.ConnectRequest{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL, Key: key}
-	done, err := p.connect(ctx, req)
-	if err != nil && key == "" && strings.HasPrefix(err.Error(), "Missing ") {
-		if !isatty.IsTerminal(p.stdin.Fd()) {
-			return fmt.Errorf("%w Give it with --api-key KEY, with --api-key - on stdin, or as %s", err, keyVariable(c.Provider))
-		}
-		if req.Key, err = p.askKey(c.Provider); err == nil {
-			done, err = p.connect(ctx, req)
-		}
+	variables := server.KeyVariables(c.Provider)
+	for _, name := range variables {
+		req.EnvKey = cmp.Or(req.EnvKey, strings.TrimSpace(p.getenv(name)))
 	}
-	if err != nil {
+	done, err := p.connect(ctx, req)
+	switch {
+	case err == nil:
+		return p.report(done)
+	case strings.HasPrefix(err.Error(), "Missing Base URL"):
+		return fmt.Errorf("%w Give it with --base-url URL", err)
+	case !strings.HasPrefix(err.Error(), "Missing API"):
+		return err
+	case !isatty.IsTerminal(p.stdin.Fd()):
+		ways := "with --api-key KEY, or with --api-key - on stdin"
+		if len(variables) > 0 {
+			ways = "with --api-key KEY, with --api-key - on stdin, or as " + strings.Join(variables, " or ")
+		}
+		return fmt.Errorf("%w Give it %s", err, ways)
+	}
+	if req.Key, err = p.askKey(c.Provider); err != nil {
+		return err
+	}
+	if done, err = p.connect(ctx, req); err != nil {
 		return err
 	}
 	return p.report(done)
 }
 
-// key takes the key from the flag, from stdin for "-", or from the environment.
+// key takes the key from the flag, or from stdin for "-".
 func (c *connectCommand) key(p *program) (string, error) {
-	switch {
-	case c.APIKey == "-":
+	if c.APIKey == "-" {
 		return p.readKey()
-	case c.APIKey != "":
-		return strings.TrimSpace(c.APIKey), nil
 	}
-	return strings.TrimSpace(p.getenv(keyVariable(c.Provider))), nil
-}
-
-// keyVariable is the environment variable that holds a provider's key.
-func keyVariable(provider string) string {
-	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(provider)) + "_API_KEY"
+	return strings.TrimSpace(c.APIKey), nil
 }
 
 // readKey reads a key from the first line of stdin.
@@ -132,6 +138,22 @@ func (p *program) connectThrough(ctx context.Context, h server.Holder, req serve
 		return done, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	id, stored, err := findConnection(ctx, s.Client, cmp.Or(req.Name, server.ProviderID(req.Provider)))
+	if err != nil {
+		return done, err
+	}
+	if stored != nil {
+		if req.BaseURL == "" && req.Key == "" {
+			return tested(ctx, s.Client, *stored.ProviderName)
+		}
+		if req.Name == "" {
+			req.Provider, req.Name = id, *stored.ProviderName
+		}
+		if req.BaseURL == "" && stored.BaseURL != nil && req.Provider == id {
+			req.BaseURL = *stored.BaseURL
+		}
+	}
+	req.Key = cmp.Or(req.Key, req.EnvKey)
 	cmd := &protocol.ConnectProvider{Target: protocol.TargetLocal, ProviderID: req.Provider, Fields: protocol.Map[string]{}}
 	if req.BaseURL != "" {
 		cmd.Fields["baseUrl"] = req.BaseURL
@@ -149,15 +171,34 @@ func (p *program) connectThrough(ctx context.Context, h server.Holder, req serve
 		}
 		return done, err
 	}
-	done.Name = req.Name
-	if done.Name == "" {
-		done.Name = req.Provider
-	}
-	done.Models, err = modelsOf(ctx, s.Client, done.Name)
-	if err == nil && len(done.Models) == 0 {
+	return tested(ctx, s.Client, cmp.Or(req.Name, server.ProviderID(req.Provider)))
+}
+
+// tested asks a connection for its models, through the server.
+func tested(ctx context.Context, c *client.Client, name string) (server.Connected, error) {
+	done := server.Connected{Name: name}
+	var err error
+	if done.Models, err = modelsOf(ctx, c, name); err == nil && len(done.Models) == 0 {
 		done.Problem = "it lists no models at the moment"
 	}
 	return done, err
+}
+
+// findConnection finds a connection of the server by its name, and the id of its
+// provider; nil = there is none.
+func findConnection(ctx context.Context, c *client.Client, name string) (string, *protocol.ProviderConnection, error) {
+	list, err := client.Call(ctx, c, &protocol.ListConnectProviders{Target: protocol.TargetLocal})
+	if err != nil {
+		return "", nil, err
+	}
+	for _, p := range list.Providers {
+		for _, conn := range p.ConnectedProviders {
+			if conn.IsConnected && conn.ProviderName != nil && *conn.ProviderName == name {
+				return p.ID, &conn, nil
+			}
+		}
+	}
+	return "", nil, nil
 }
 
 // modelsOf lists the handles of a provider, asking it anew.

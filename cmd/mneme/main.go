@@ -42,12 +42,13 @@ type program struct {
 // commands are the subcommands as kong parses them. serve and server are here
 // for the help only.
 type commands struct {
-	Serve   serverStub     `cmd:"" help:"Run the server with every door (see mneme serve --help)."`
-	Server  serverStub     `cmd:"" help:"Run the App Server alone (see mneme server --help)."`
-	Chat    chatCommand    `cmd:"" help:"Talk to an agent."`
-	Connect connectCommand `cmd:"" help:"Connect a model provider."`
-	Doctor  doctorCommand  `cmd:"" help:"Show the effective settings and look for trouble."`
-	Version versionCommand `cmd:"" help:"Show the version."`
+	Serve      serverStub        `cmd:"" help:"Run the server with every door (see mneme serve --help)."`
+	Server     serverStub        `cmd:"" help:"Run the App Server alone (see mneme server --help)."`
+	Chat       chatCommand       `cmd:"" help:"Talk to an agent."`
+	Connect    connectCommand    `cmd:"" help:"Connect a model provider."`
+	Disconnect disconnectCommand `cmd:"" help:"Forget a stored connection and its key."`
+	Doctor     doctorCommand     `cmd:"" help:"Show the effective settings and look for trouble."`
+	Version    versionCommand    `cmd:"" help:"Show the version."`
 }
 
 type serverStub struct {

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -18,12 +20,22 @@ import (
 // line.
 func DefaultSystem() string { return prompt.DefaultSystem() }
 
-// A ConnectRequest asks to connect a model provider.
+// KeyVariables are the environment variables that hold a provider's key.
+func KeyVariables(provider string) []string { return llm.KeyVariables(provider) }
+
+// ProviderID resolves another name of a provider to its id; what is none stays.
+func ProviderID(name string) string { return cmp.Or(llm.Aliases()[name], name) }
+
+// A ConnectRequest asks to connect a model provider, or to test a connection.
 type ConnectRequest struct {
-	Provider string // id or alias
+	Provider string // id or alias, or the name of a stored connection
 	Name     string // of the connection; "" = the provider's
-	BaseURL  string
-	Key      string
+	BaseURL  string // "" = as it is stored, else the default
+	// Key is stored with the connection. Without it a stored connection loses its
+	// key when its BaseURL changes: the key was meant for another server.
+	Key string
+	// EnvKey is the key where Key is not given and nothing is stored to be tested.
+	EnvKey string
 }
 
 // A Connected is a stored connection.
@@ -35,52 +47,89 @@ type Connected struct {
 	Problem string
 }
 
-// Connect stores a connection to a provider in the state directory and tests it.
-// It opens the state for that: a *HeldError says that a server has it.
+// Connect stores a connection to a provider in the state directory and tests it;
+// one that is stored already is tested as it is where nothing new is said about
+// it. It opens the state for that: a *HeldError says that a server has it.
 func Connect(ctx context.Context, cfg *Config, req ConnectRequest) (done Connected, err error) {
+	err = withModels(ctx, cfg, func(models *llm.Catalogue) error {
+		out, err := connect(ctx, models, req)
+		if err != nil {
+			return err
+		}
+		done.Name = out.Name
+		for _, m := range out.Models {
+			done.Models = append(done.Models, m.Handle)
+		}
+		if out.ProbeErr != nil {
+			done.Problem = out.ProbeErr.Error()
+		}
+		return nil
+	})
+	return done, err
+}
+
+func connect(ctx context.Context, models *llm.Catalogue, req ConnectRequest) (llm.Connected, error) {
+	stored, found, err := models.Stored(ctx, cmp.Or(req.Name, req.Provider))
+	if err != nil {
+		return llm.Connected{}, err
+	}
+	if found && req.BaseURL == "" && req.Key == "" {
+		return models.Retest(ctx, stored)
+	}
+	if found && req.Name == "" {
+		req.Provider, req.Name = stored.Type, stored.Name
+	}
+	if found && req.BaseURL == "" && req.Provider == stored.Type {
+		req.BaseURL = stored.BaseURL
+	}
+	fields := map[string]string{}
+	if req.BaseURL != "" {
+		fields["baseUrl"] = req.BaseURL
+	}
+	if key := cmp.Or(req.Key, req.EnvKey); key != "" {
+		fields["apiKey"] = key
+	}
+	return models.Connect(ctx, llm.ConnectRequest{ProviderID: req.Provider, Name: req.Name, Fields: fields, Probe: true})
+}
+
+// Disconnect forgets the stored connection of that name. Without one it is an
+// error; a *HeldError says that a server has the state.
+func Disconnect(ctx context.Context, cfg *Config, name string) error {
+	return withModels(ctx, cfg, func(models *llm.Catalogue) error {
+		r, found, err := models.Stored(ctx, name)
+		if err == nil && !found {
+			err = fmt.Errorf("no connection named %s is stored", name)
+		}
+		if err != nil {
+			return err
+		}
+		return models.Disconnect(ctx, r.Type, r.Name)
+	})
+}
+
+// withModels opens the state for the connections alone.
+func withModels(ctx context.Context, cfg *Config, use func(*llm.Catalogue) error) (err error) {
 	if err := os.MkdirAll(cfg.Home, 0o700); err != nil {
-		return done, fmt.Errorf("create the state directory: %w", err)
+		return fmt.Errorf("create the state directory: %w", err)
 	}
 	lock, err := AcquireLock(cfg.Home, Holder{PID: os.Getpid(), Command: cfg.Command})
 	if err != nil {
-		return done, err
+		return err
 	}
 	defer lock.Release()
 	log := newLogger(cfg)
 	st, err := openStore(ctx, cfg, log)
 	if err != nil {
-		return done, err
+		return err
 	}
-	defer func() {
-		if cerr := st.Close(); err == nil {
-			err = cerr
-		}
-	}()
+	defer func() { err = errors.Join(err, st.Close()) }()
 	sealer, err := auth.OpenSealer(cfg.Home, cfg.SecretKey)
 	if err != nil {
-		return done, err
+		return err
 	}
 	models := llm.New(llm.Config{Records: &records{store: st, sealer: sealer, log: log}, Getenv: cfg.getenv, Logger: log})
 	defer models.Close()
-	fields := map[string]string{}
-	if req.BaseURL != "" {
-		fields["baseUrl"] = req.BaseURL
-	}
-	if req.Key != "" {
-		fields["apiKey"] = req.Key
-	}
-	out, err := models.Connect(ctx, llm.ConnectRequest{ProviderID: req.Provider, Name: req.Name, Fields: fields, Probe: true})
-	if err != nil {
-		return done, err
-	}
-	done.Name = out.Name
-	for _, m := range out.Models {
-		done.Models = append(done.Models, m.Handle)
-	}
-	if out.ProbeErr != nil {
-		done.Problem = out.ProbeErr.Error()
-	}
-	return done, nil
+	return use(models)
 }
 
 // openStore opens the database of the settings.
@@ -137,7 +186,7 @@ func (s *Server) Problems(ctx context.Context) (problems []string) {
 			continue
 		}
 		if _, err := s.parts.records.sealer.Open(row.SealedKey, sealedFor(row.Name)); err != nil {
-			problems = append(problems, fmt.Sprintf("the key of provider %s: %v; `mneme connect %s` stores it anew", row.Name, err, row.Name))
+			problems = append(problems, fmt.Sprintf("the key of provider %s: %v; `mneme connect %s --api-key KEY` stores it anew", row.Name, err, row.Name))
 		}
 	}
 	return problems
