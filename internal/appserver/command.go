@@ -30,7 +30,13 @@ type handler struct {
 	// detached, which may be nil, says whether the command runs beside the read
 	// loop, where it may overtake others.
 	detached func(cmd protocol.Command) bool
-	run      func(ctx context.Context, k *call, cmd protocol.Command)
+	// lane is set for a detached command that keeps its place among those of the
+	// read loop, but for the ones that overtake.
+	lane bool
+	// overtakes, which may be nil, says whether a command of the read loop does
+	// not wait for one in the lane: what ends or serves the turn at work.
+	overtakes func(cmd protocol.Command) bool
+	run       func(ctx context.Context, k *call, cmd protocol.Command)
 }
 
 // commands is the whole command table.
@@ -82,9 +88,25 @@ func silent[C protocol.Command](f func(context.Context, *call, C) error) handler
 // beside makes a handler detached: for commands that may take their time and
 // whose order nobody relies on.
 func beside(h handler) handler {
-	h.detached = func(protocol.Command) bool { return true }
+	h.detached = always
 	return h
 }
+
+// inLane makes a handler run beside the read loop without losing its place: for
+// commands that may take their time and that later ones build on.
+func inLane(h handler) handler {
+	h = beside(h)
+	h.lane = true
+	return h
+}
+
+// overtaking lets a handler of the read loop not wait for the lane.
+func overtaking(h handler, when func(protocol.Command) bool) handler {
+	h.overtakes = when
+	return h
+}
+
+func always(protocol.Command) bool { return true }
 
 // subscribe subscribes the connection to the runtime that the command carries.
 func (k *call) subscribe(ctx context.Context) {

@@ -56,6 +56,7 @@ type conn struct {
 	reading atomic.Bool
 	stall   *time.Timer // runs while a large frame comes in; read loop only
 
+	lane     chan struct{}  // closed when the lane is free; nil = it is; read loop only
 	detached chan struct{}  // a token per detached command
 	work     sync.WaitGroup // detached commands
 
@@ -239,7 +240,12 @@ func (c *conn) dispatch(data []byte, release func()) {
 		k.fail(agent.Errorf(agent.CodeNotBuilt, "%s is not available on this server yet", f.Type), nil)
 		return
 	}
-	if h.detached == nil || !h.detached(cmd) {
+	beside := h.detached != nil && h.detached(cmd)
+	if (h.lane || !beside) && (h.overtakes == nil || !h.overtakes(cmd)) && !c.awaitLane() {
+		release()
+		return
+	}
+	if !beside {
 		defer release()
 		c.handle(k, h, cmd)
 		return
@@ -250,14 +256,33 @@ func (c *conn) dispatch(data []byte, release func()) {
 		release()
 		return
 	}
+	free := make(chan struct{})
+	if h.lane {
+		c.lane = free
+	}
 	c.work.Go(func() {
 		defer func() {
 			<-c.detached
 			release()
+			close(free)
 		}()
 		k.beside = true
 		c.handle(k, h, cmd)
 	})
+}
+
+// awaitLane waits for the command in the lane; false if the connection ends.
+func (c *conn) awaitLane() bool {
+	if c.lane == nil {
+		return true
+	}
+	select {
+	case <-c.lane:
+		c.lane = nil
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
 }
 
 // handle runs a handler; its panic is this command's failure only.

@@ -140,6 +140,74 @@ func TestSlowReaderIsClosed(t *testing.T) {
 	quick.sync(rt)
 }
 
+// Whoever reads gets all answers, however many requests went ahead of them.
+func TestAnswersWaitForTheirReader(t *testing.T) {
+	s := transcript.Start(t, fake.New(), transcript.Options{})
+	scope, _ := start(t, s)
+	p := dial(t, s)
+	text := strings.Repeat("\U0001F600", 99_000)
+	for n := range 60 {
+		p.send(fmt.Sprintf(`{"type":"write_memory_file","request_id":"w","agent_id":%q,"path":"f%d.md","content":%q}`, scope.AgentID, n, text))
+		if f := p.until("write_memory_file_response"); !strings.Contains(f, `"success":true`) {
+			t.Fatal(f[:min(300, len(f))])
+		}
+	}
+	tests := []struct {
+		name, command string
+		sent, want    int // want counts frames
+	}{
+		{"many requests", `{"type":"read_memory_file","request_id":"r","path":"f1.md","agent_id":%q}`, 100, 100},
+		{"one request with many answers", `{"type":"list_memory","request_id":"r","agent_id":%q}`, 1, 12},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := dial(t, s)
+			for range tt.sent {
+				p.send(fmt.Sprintf(tt.command, scope.AgentID))
+			}
+			time.Sleep(300 * time.Millisecond) // time to be flooded in
+			for range tt.want {
+				p.until(`"request_id":"r","success":true`)
+			}
+		})
+	}
+}
+
+// An update_model that waits for a provider holds up what builds on it, not what
+// ends or serves a turn.
+func TestUpdateModelKeepsItsPlace(t *testing.T) {
+	s := transcript.Start(t, fake.New(), transcript.Options{})
+	hang := make(chan struct{})
+	s.Door.SetHandler("update_model", func() {
+		select {
+		case <-hang:
+		case <-t.Context().Done():
+		}
+	})
+	_, rt := start(t, s)
+	p := dial(t, s)
+	p.send(`{"type":"update_model","request_id":"model","runtime":` + rt + `,"payload":{"model_handle":"some/model"}}`)
+	p.send(`{"type":"abort_message","request_id":"abort","runtime":` + rt + `}`)
+	p.until(`"request_id":"abort"`)
+	p.send(`{"type":"app_server_info","request_id":"info"}`)
+	p.until(`"request_id":"info"`)
+	p.send(`{"type":"update_model","request_id":"model 2","runtime":` + rt + `,"payload":{"model_handle":"other/model"}}`)
+	p.send(`{"type":"sync","request_id":"sync","runtime":` + rt + `}`)
+	close(hang)
+	var order []string
+	for len(order) < 3 {
+		f := p.until(`"request_id":`)
+		for _, id := range []string{"model", "model 2", "sync"} {
+			if strings.Contains(f, fmt.Sprintf(`_response","request_id":%q`, id)) {
+				order = append(order, id)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"model", "model 2", "sync"}, order); diff != "" {
+		t.Errorf("answers, -want +got:\n%s", diff)
+	}
+}
+
 // However much a conversation says, a client that never reads costs little.
 func TestNeverReadingClientIsBounded(t *testing.T) {
 	s := transcript.Start(t, fake.New(), transcript.Options{})

@@ -17,18 +17,18 @@ import (
 )
 
 var coreCommands = map[string]handler{
-	"app_server_info":               answer(serverInfo),
+	"app_server_info":               overtaking(answer(serverInfo), always),
 	"runtime_start":                 startHandler(),
 	"sync":                          answer(syncRuntime),
-	"input":                         silent(input),
+	"input":                         overtaking(silent(input), isApproval),
 	"message":                       silent(legacyMessage),
-	"abort_message":                 answer(abort),
+	"abort_message":                 overtaking(answer(abort), always),
 	"remove_queue_item":             answer(removeQueued),
 	"resume_queue":                  answer(resumeQueue),
 	"change_device_state":           silent(changeDeviceState),
 	"runtime_external_tools_update": answer(updateExternalTools),
-	"external_tool_call_response":   silent(externalResult),
-	"pong":                          silent(func(context.Context, *call, *protocol.Pong) error { return nil }),
+	"external_tool_call_response":   overtaking(silent(externalResult), always),
+	"pong":                          overtaking(silent(func(context.Context, *call, *protocol.Pong) error { return nil }), always),
 }
 
 func serverInfo(_ context.Context, k *call, _ *protocol.AppServerInfo) (*protocol.AppServerInfoResponse, error) {

@@ -13,7 +13,9 @@
 // die together: the read loop runs the commands, the write loop alone writes.
 // Commands that concern runtimes run in the read loop, so that they take effect
 // in the order in which they came; the others run beside it, at most
-// maxDetached at a time, then the reader waits. Every frame gets an answer: the
+// maxDetached at a time, then the reader waits. update_model may have to ask
+// providers: it runs beside too, in a lane of one, and what follows waits for it
+// unless it ends or serves the turn at work, as abort_message does. Every frame gets an answer: the
 // command's response, or an `error` frame; a bad frame never closes a socket.
 //
 // A feed is the door's one subscription to a conversation. Its handler runs in

@@ -31,6 +31,16 @@ func input(ctx context.Context, k *call, cmd *protocol.Input) error {
 	return nil
 }
 
+// isApproval tells the input that a running turn waits for.
+func isApproval(cmd protocol.Command) bool {
+	in, ok := cmd.(*protocol.Input)
+	if !ok {
+		return false
+	}
+	_, ok = in.Payload.(*protocol.ApprovalResponse)
+	return ok
+}
+
 // legacyMessage is input by its old name, without acknowledgement.
 func legacyMessage(ctx context.Context, k *call, cmd *protocol.LegacyMessage) error {
 	in := cmd.Input()

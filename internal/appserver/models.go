@@ -16,7 +16,7 @@ var modelCommands = map[string]handler{
 	"list_connect_providers": beside(answer(listProviders)),
 	"connect_provider":       beside(answer(connectProvider)),
 	"disconnect_provider":    beside(answer(disconnectProvider)),
-	"update_model":           answer(updateModel),
+	"update_model":           inLane(answer(updateModel)), // asks providers which models they have
 	"update_toolset":         answer(updateToolset),
 }
 
