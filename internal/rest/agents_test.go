@@ -1,8 +1,10 @@
 package rest_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"mneme/client"
 	"mneme/internal/agent"
 	"mneme/internal/llm/fake"
+	"mneme/internal/transcript"
 	"mneme/protocol"
 )
 
@@ -369,5 +372,36 @@ func TestAutoclear(t *testing.T) {
 	}
 	if got := r.get("/v1/agents/" + id)["message_ids"].([]any); len(got) != 3 {
 		t.Errorf("message_ids %v", got)
+	}
+}
+
+// TestDeleteEndsStreams: turns of a deleted agent, or of a deleted conversation, are
+// cancelled, and their streams end.
+func TestDeleteEndsStreams(t *testing.T) {
+	for _, what := range []string{"agents", "conversations"} {
+		t.Run(what, func(t *testing.T) {
+			model := fake.New(fake.Answer{fake.Text("half"), fake.Hang()})
+			r := start(t, model)
+			id := r.agent(nil)
+			conv := r.conversation(id)
+			ctx, cancel := context.WithTimeout(t.Context(), transcript.Patience)
+			defer cancel()
+			resp, err := r.http.Do(r.request(ctx, "POST", "/v1/conversations/"+conv+"/messages", map[string]any{"input": "go", "stream_tokens": true}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if err := model.Wait(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+			path := map[string]string{"agents": "/v1/agents/" + id, "conversations": "/v1/conversations/" + conv}[what]
+			r.do("DELETE", path, nil).want(200)
+			rest, err := io.ReadAll(resp.Body)
+			if err != nil || !strings.Contains(string(rest), "data: [DONE]") || !strings.Contains(string(rest), `"stop_reason":"cancelled"`) {
+				t.Errorf("%v: %s", err, rest)
+			}
+			r.do("GET", path, nil).want(404)
+			r.do("POST", "/v1/conversations/"+conv+"/messages", map[string]any{"input": "again"}).want(404)
+		})
 	}
 }

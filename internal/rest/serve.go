@@ -22,6 +22,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = agent.NewID("req")
 	}
 	w.Header().Set("X-Request-Id", id)
+	if r.Header.Get("Origin") != "" {
+		w.Header().Set("Access-Control-Expose-Headers", "X-Request-Id, x-should-retry, Retry-After")
+	}
 	defer func() {
 		p := recover()
 		if p == nil {
