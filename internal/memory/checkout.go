@@ -164,15 +164,22 @@ func diff(old, now *Snapshot) []op {
 // the commit stands.
 func (m *Memory) finishCheckout(ctx context.Context, dir string, ops []op, locked bool) {
 	gitDir := filepath.Join(dir, ".git")
-	head, err := os.ReadFile(filepath.Join(gitDir, "HEAD"))
-	if err == nil && strings.TrimSpace(string(head)) == "ref: "+branch {
+	ours, err := showsBranch(gitDir)
+	if ours {
 		err = m.checkOut(ctx, dir, ops, locked)
-	} // else a shell has another branch in the work tree: it is none of ours
+	}
 	if err != nil {
 		m.log.Warn("memory checkout is late", "dir", filepath.Base(filepath.Dir(dir)), "error", err)
 		return
 	}
 	clearPending(gitDir)
+}
+
+// showsBranch says whether the work tree is one of our branch. If a shell has
+// another branch or a commit in it, it is none of ours.
+func showsBranch(gitDir string) (bool, error) {
+	head, err := os.ReadFile(filepath.Join(gitDir, "HEAD"))
+	return err == nil && strings.TrimSpace(string(head)) == "ref: "+branch, err
 }
 
 func (m *Memory) checkOut(ctx context.Context, dir string, ops []op, locked bool) error {
@@ -395,8 +402,17 @@ func lookAt(root *os.Root, p string, idLen int, gone map[string]bool) (state, er
 func removeEmptyDir(root *os.Root, p string) bool { return root.Remove(p) == nil }
 
 // checkClean refuses paths whose work tree shows neither the committed content
-// nor the new one: somebody edits them.
+// nor the new one: somebody edits them. A work tree that shows something else
+// than our branch is not touched by writes and so does not matter.
 func checkClean(dir string, ops []op) error {
+	ours, err := showsBranch(filepath.Join(dir, ".git"))
+	missing := isAbsent(err)
+	switch {
+	case err != nil && !missing:
+		return fmt.Errorf("memory repository: %w", err)
+	case !missing && !ours:
+		return nil
+	}
 	root, err := os.OpenRoot(dir)
 	if isAbsent(err) {
 		return nil
@@ -420,9 +436,20 @@ func checkClean(dir string, ops []op) error {
 			return fmt.Errorf("look at %s: %w", o.path, err)
 		}
 		if !s.is(o.old) && !s.is(o.file) {
-			return &agent.Error{Code: agent.CodeMemoryConflict, Ref: o.path,
-				Message: fmt.Sprintf("%s has uncommitted edits in the work tree; commit or discard them first", o.path)}
+			return &agent.Error{Code: agent.CodeMemoryConflict, Ref: o.path, Message: o.path + inTheWay(dir, o, missing)}
 		}
 	}
 	return nil
+}
+
+// inTheWay says what is wrong with the work tree at a path, and what to do.
+func inTheWay(dir string, o op, noRepository bool) string {
+	switch {
+	case noRepository:
+		return fmt.Sprintf(" is in %s, but the repository that it belongs to (.git) is missing there; "+
+			"bring .git back, or move the files away to start anew", dir)
+	case o.old == nil:
+		return " is in the work tree but was never committed; commit it or move it away first"
+	}
+	return " has uncommitted edits in the work tree; commit or discard them first"
 }

@@ -643,3 +643,52 @@ func TestExport(t *testing.T) {
 		t.Error("a commit that is not there was exported")
 	}
 }
+
+// A commit in the work tree is the shell's business like another branch.
+func TestDetachedHead(t *testing.T) {
+	f := setup(t)
+	f.put("a.md", "one")
+	f.put("a.md", "two")
+	for _, commit := range []string{"main", "main~1"} {
+		f.shell("checkout", "-q", "--detach", commit)
+		for _, text := range []string{"three", "four " + commit} {
+			f.put("a.md", text)
+			if got := f.get("a.md"); got != text {
+				t.Errorf("main has %q, want %q", got, text)
+			}
+		}
+		if got := f.shell("status", "--porcelain"); got != "" {
+			t.Errorf("the work tree at %s was touched:\n%s", commit, got)
+		}
+	}
+	f.shell("checkout", "-q", "main")
+	f.put("a.md", "five")
+	f.sound()
+}
+
+// Files without their repository: equal ones are adopted, others are named.
+func TestRepositoryIsMissing(t *testing.T) {
+	f := setup(t)
+	f.put("a.md", "a")
+	f.put("b.md", "b")
+	if err := os.RemoveAll(filepath.Join(f.Dir(id), ".git")); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(path, want string) {
+		t.Helper()
+		_, _, err := f.Write(t.Context(), memory.Author{}, id, []memory.FileChange{{Path: path, Content: []byte("other")}}, "")
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Code != agent.CodeMemoryConflict || !strings.Contains(e.Message, want) {
+			t.Errorf("write %s: %v, want a conflict that says %q", path, err, want)
+		}
+	}
+	refused("a.md", "(.git) is missing")
+	f.put("a.md", "a")
+	if got := f.get("a.md"); got != "a" {
+		t.Errorf("a.md is %q", got)
+	}
+	refused("b.md", "never committed")
+	f.put("b.md", "b")
+	f.put("b.md", "other")
+	f.sound()
+}
