@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"mneme/internal/appserver"
 	"mneme/internal/auth"
@@ -78,9 +79,16 @@ func build(ctx context.Context, cfg *Config, checker *auth.Checker, guard *auth.
 	})
 	p.shells = sandbox.New(0)
 	texts := &prompt.Builder{Memory: p.memory, Git: prompt.NewGit(), Version: cfg.Version}
-	box := tool.NewBox(tool.Builtin(tool.Kit{Shells: p.shells, Memory: p.memory})...)
+	box := tool.NewBox(tool.Builtin(tool.Kit{
+		Shells: p.shells, Memory: p.memory, Blocks: p.memory, Messages: finder{p.store}, Web: tool.Web{SearchURL: cfg.WebSearchURL},
+	})...)
+	linger := time.Duration(0) // the runtime's own
+	if cfg.Private {
+		linger = privateLinger
+	}
 	p.runtime = runtime.New(runtime.Config{
-		Store: p.store, Models: p.models, Prompts: stepTexts{texts, p}, Tools: box, Logger: log,
+		Linger: linger,
+		Store:  p.store, Models: p.models, Prompts: stepTexts{texts, p}, Tools: box, Logger: log,
 		Mode: cfg.Mode, BootDir: boot, MaxSteps: cfg.MaxSteps, MemoryDir: p.memory.Dir, MemoryRoot: root,
 		OutputDir: filepath.Join(cfg.Home, "output"), Unattended: cfg.Unattended,
 		Memory: p.memory, SnapshotPrefix: snapshotPrefix(cfg.Home),

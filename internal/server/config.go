@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,7 @@ var settings = []setting{
 	{name: "unattended-approval", preset: "park", about: "park or deny: what becomes of approvals nobody watches"},
 	{name: "keep-run-events", preset: "3h", about: "how long background runs can be resumed, at most 24h"},
 	{name: "private-callbacks", preset: "refuse", about: "refuse or allow: callbacks to private addresses, and images from there"},
+	{name: "web-search-url", env: "MNEME_WEB_SEARCH_URL", about: "search page of the SearXNG instance that web_search asks"},
 	{name: "max-steps", preset: "200", about: "model calls per turn"},
 	{name: "drain", preset: "10s", about: "how long a stop waits for running turns"},
 	{name: "log-level", env: "MNEME_LOG_LEVEL", preset: "warn", about: "debug, info, warn or error"},
@@ -100,7 +102,9 @@ type Config struct {
 	KeepRunEvents time.Duration
 	// PrivateCallbacks allows callbacks to private addresses, and images from there.
 	PrivateCallbacks bool
-	LogLevel         string
+	// WebSearchURL is where the tool web_search asks; "" = there is no web search.
+	WebSearchURL string
+	LogLevel     string
 
 	AllowOrigin, AllowHost []string
 	Auth                   auth.Options
@@ -263,6 +267,11 @@ func (c *Config) fill(all map[string][]string) error {
 		return fmt.Errorf("private-callbacks is %q; expected refuse or allow", word)
 	}
 	c.PrivateCallbacks = one("private-callbacks") == "allow"
+	if c.WebSearchURL = one("web-search-url"); c.WebSearchURL != "" {
+		if u, err := url.Parse(c.WebSearchURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("web-search-url is %q; expected an http or https address", c.WebSearchURL)
+		}
+	}
 	if c.LogLevel = one("log-level"); !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel) {
 		return fmt.Errorf("log-level is %q; expected debug, info, warn or error", c.LogLevel)
 	}

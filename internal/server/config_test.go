@@ -44,7 +44,8 @@ func TestDefaults(t *testing.T) {
 func TestPrecedence(t *testing.T) {
 	const file = "permission_mode: strict\nlisten: ws://127.0.0.1:1\ndrain: 3\nmodel: a/b\nallow_origin: [https://a, https://b]\n"
 	flags := map[string][]string{"permission-mode": {"unrestricted"}, "allow-host": {"x", "y"}}
-	env := map[string]string{"MNEME_PERMISSION_MODE": "acceptEdits", "MNEME_LISTEN": "ws://127.0.0.1:2", "MNEME_TOKEN": "t0ken", "MNEME_SECRET_KEY": "k"}
+	env := map[string]string{"MNEME_PERMISSION_MODE": "acceptEdits", "MNEME_LISTEN": "ws://127.0.0.1:2", "MNEME_TOKEN": "t0ken", "MNEME_SECRET_KEY": "k",
+		"MNEME_WEB_SEARCH_URL": "http://s/search"}
 	c, err := server.Load(sources(t, file, flags, env))
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +75,7 @@ func TestPrecedence(t *testing.T) {
 		"unattended-approval": "park (default)",
 		"keep-run-events":     "3h (default)",
 		"private-callbacks":   "refuse (default)",
+		"web-search-url":      "http://s/search (MNEME_WEB_SEARCH_URL)",
 	}
 	for name, w := range want {
 		if got[name] != w {
@@ -127,6 +129,7 @@ func TestBadSettings(t *testing.T) {
 		"events":      {file: "keep_run_events: 25h", want: `keep-run-events is "25h"`},
 		"no events":   {file: "keep_run_events: 0", want: `keep-run-events is "0"`},
 		"callbacks":   {file: "private_callbacks: maybe", want: `private-callbacks is "maybe"`},
+		"search":      {file: "web_search_url: searx.local", want: `web-search-url is "searx.local"`},
 		"steps":       {file: "max_steps: 0", want: "positive number"},
 		"unattended":  {file: "unattended_approval: ask", want: "park or deny"},
 		"log":         {file: "log_level: loud", want: "log-level"},

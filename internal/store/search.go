@@ -45,7 +45,7 @@ type SearchHit struct {
 }
 
 // SearchMessages finds messages by their text, the best first, equally good ones
-// by date. Messages that the model no longer sees are found too; partial texts of
+// by date; results of tools and system messages come after all others. Messages that the model no longer sees are found too; partial texts of
 // cut steps and system messages that were replaced are not.
 //
 // The index follows the messages within some 200 ms, and a search indexes what
@@ -72,12 +72,37 @@ func (s *Store) SearchMessages(ctx context.Context, f SearchFilter) ([]SearchHit
 	if err := s.indexer.catchUp(ctx, searchBatches); err != nil {
 		return nil, err
 	}
-	candidates, err := s.candidates(ctx, f, terms)
-	if err != nil {
-		return nil, s.dialect.fault("search messages", err)
+	var hits []SearchHit
+	for _, roles := range apart(f.Roles) {
+		f.Roles = roles
+		some, err := s.candidates(ctx, f, terms)
+		if err != nil {
+			return nil, s.dialect.fault("search messages", err)
+		}
+		if hits = append(hits, rank(some, terms)...); len(hits) >= f.Limit {
+			break
+		}
 	}
-	hits := rank(candidates, terms)
 	return hits[:min(len(hits), f.Limit)], nil
+}
+
+// apart takes what was said, which comes first, apart from texts that hold words of
+// any query, and would leave no room for it.
+func apart(roles []agent.Role) (groups [][]agent.Role) {
+	var said, other []agent.Role
+	for _, r := range roles {
+		if r == agent.RoleTool || r == agent.RoleSystem {
+			other = append(other, r)
+		} else {
+			said = append(said, r)
+		}
+	}
+	for _, group := range [][]agent.Role{said, other} {
+		if len(group) > 0 {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // newest lists messages by date alone.

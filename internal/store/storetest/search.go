@@ -100,6 +100,16 @@ func testSearchForms(t *testing.T, s *store.Store) {
 			same(t, "message of "+query, hits[0].Message, want)
 		}
 	}
+	// Long texts with all the words leave room for what was said.
+	long := make([]string, 450)
+	for i := range long {
+		long[i] = fmt.Sprint(strings.Repeat("filler ", 200), "omicron pi rho ", i)
+	}
+	sc.tell(agent.RoleSystem, long...)
+	sc.tell(agent.RoleUser, "omicron alone")
+	hits := must(s.SearchMessages(ctx, store.SearchFilter{Query: "omicron pi rho", Roles: all}))(t)
+	same(t, "number", len(hits), 50)
+	same(t, "best", agent.TextOf(hits[0].Message.Parts), "omicron alone")
 	// Without roles: what was said.
 	for query, n := range map[string]int{"gamma": 0, "theta": 0, "eta": 1, "beta": 1} {
 		same(t, query, len(sc.found(store.SearchFilter{Query: query})), n)
