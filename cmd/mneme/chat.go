@@ -45,7 +45,7 @@ func (c *chatCommand) Run(p *program) (err error) {
 	}
 	ctx := context.Background()
 	opening, opened := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	s, err := p.open(opening, "chat")
+	s, rt, err := c.open(opening, p)
 	opened()
 	if err != nil {
 		return err
@@ -54,16 +54,32 @@ func (c *chatCommand) Run(p *program) (err error) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, err := c.start(ctx, s)
-	if err != nil {
-		return err
-	}
 	if c.Text != nil {
 		return p.once(ctx, rt, text, signals)
 	}
 	talk := newTalk(p, s.Client, rt, signals)
 	talk.welcome(c.Agent, s)
 	return talk.run(ctx)
+}
+
+// open connects to the state and starts the runtime. The command that holds the
+// state may end between the two: then it is opened again.
+func (c *chatCommand) open(ctx context.Context, p *program) (*session, *client.Runtime, error) {
+	for try := 1; ; try++ {
+		s, err := p.open(ctx, "chat")
+		if err != nil {
+			return nil, nil, err
+		}
+		rt, err := c.start(ctx, s)
+		if err == nil {
+			return s, rt, nil
+		}
+		var lost *client.ConnectionError
+		again := s.own == nil && passing(s.holder) && errors.As(err, &lost) && try < openTries
+		if cerr := s.close(); !again {
+			return nil, nil, errors.Join(err, cerr)
+		}
+	}
 }
 
 // textOf reads the message of -p.

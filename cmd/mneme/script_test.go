@@ -40,7 +40,7 @@ func (l leakless) Run() int {
 }
 
 func TestScripts(t *testing.T) {
-	bird := &parrot{}
+	bird := &parrot{release: map[string]chan struct{}{"WAIT": make(chan struct{}), "LONGER": make(chan struct{})}}
 	model := httptest.NewServer(bird)
 	t.Cleanup(model.Close)
 	testscript.Run(t, testscript.Params{
@@ -58,6 +58,8 @@ func TestScripts(t *testing.T) {
 			"listening": waitListening,
 			"terminate": terminate,
 			"hanging":   bird.waitHanging,
+			"release":   func(_ *testscript.TestScript, _ bool, args []string) { bird.release[args[0]] <- struct{}{} },
+			"sleep":     func(*testscript.TestScript, bool, []string) { time.Sleep(1500 * time.Millisecond) },
 		},
 	})
 }
@@ -100,9 +102,11 @@ func terminate(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // A parrot is a model provider. It calls a tool for a message "CALL name input",
-// begins an answer that never ends for "HANG", and otherwise says what it was told last, or what the tool gave.
+// begins an answer that never ends for "HANG",
+// answers "WAIT" and "LONGER" when they are released, and otherwise says what it was told last, or what the tool gave.
 type parrot struct {
-	hangs atomic.Int64 // answers that have begun and do not end
+	hangs   atomic.Int64             // answers that have begun and do not end
+	release map[string]chan struct{} // ends an answer to the message
 }
 
 func (p *parrot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -144,6 +148,14 @@ func (p *parrot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.hangs.Add(1)
 		<-r.Context().Done()
 		return
+	case p.release[text] != nil:
+		p.hangs.Add(1)
+		select {
+		case <-p.release[text]:
+		case <-r.Context().Done():
+			return
+		}
+		send(map[string]any{"content": "I waited"}, "stop")
 	case last.Role == "tool":
 		send(map[string]any{"content": "The tool said: " + text}, "stop")
 	default:

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"mneme/client"
@@ -25,12 +28,40 @@ type session struct {
 	// own is the server inside this process; nil = another process holds the state.
 	own    *server.Server
 	holder server.Holder // who else holds it
+	stderr io.Writer
 	stop   context.CancelFunc
 	done   chan error // of own
 }
 
+// A command that holds the state may be just ending: then the state is free, or
+// somebody else's, in a moment.
+const (
+	openTries = 20
+	openPause = 100 * time.Millisecond
+)
+
 // open connects to the state directory of the settings.
-func (p *program) open(ctx context.Context, command string) (*session, error) {
+func (p *program) open(ctx context.Context, command string) (s *session, err error) {
+	for range openTries {
+		s, err = p.openOnce(ctx, command)
+		var held *server.HeldError
+		if !errors.As(err, &held) || ctx.Err() != nil {
+			return s, err
+		}
+		if s, err = p.dialHolder(ctx, held.Holder); err == nil || !passing(held.Holder) {
+			return s, err
+		}
+		time.Sleep(openPause)
+	}
+	return nil, err
+}
+
+// passing says whether a holder is a command, which ends by itself.
+func passing(h server.Holder) bool { return h.Command != "serve" && h.Command != "server" }
+
+// openOnce opens the state inside this process; a *server.HeldError says that
+// another one has it.
+func (p *program) openOnce(ctx context.Context, command string) (*session, error) {
 	cfg, err := server.Load(server.Sources{
 		Flags: map[string][]string{"listen": {"ws://127.0.0.1:0"}}, Getenv: p.getenv, Command: command,
 	})
@@ -39,15 +70,11 @@ func (p *program) open(ctx context.Context, command string) (*session, error) {
 	}
 	cfg.Version, cfg.Log, cfg.Private = version(), p.stderr, true
 	srv, err := server.New(ctx, cfg)
-	var held *server.HeldError
-	if errors.As(err, &held) {
-		return p.dialHolder(ctx, held.Holder)
-	}
 	if err != nil {
 		return nil, err
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &session{own: srv, stop: stop, done: make(chan error, 1)}
+	s := &session{own: srv, stderr: p.stderr, stop: stop, done: make(chan error, 1)}
 	go func() { s.done <- srv.Run(run) }()
 	if s.Client, err = p.dial(ctx, srv.URL(), srv.Token()); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -112,15 +139,26 @@ func reachable(addr string) string {
 	return u.String()
 }
 
-// close ends the connection and the server inside this process.
+// close ends the connection and the server inside this process. Another command
+// that is at work through this server is waited for, until Ctrl-C.
 func (s *session) close() error {
 	var errs []error
 	if s.Client != nil {
 		errs = append(errs, s.Client.Close())
 	}
 	if s.own != nil {
+		wait, done := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		notice := time.AfterFunc(noticeAfter, func() {
+			say(s.stderr, "Waiting for another mneme command that is at work through this one; Ctrl-C stops it.")
+		})
+		s.own.WaitGuests(wait)
+		notice.Stop()
+		done()
 		s.stop()
 		errs = append(errs, <-s.done)
 	}
 	return errors.Join(errs...)
 }
+
+// noticeAfter is how long close waits without a word.
+const noticeAfter = 2 * time.Second

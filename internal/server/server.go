@@ -58,7 +58,9 @@ type Server struct {
 	http  *http.Server
 	parts *parts
 	token string // of a private server
-	asked sync.WaitGroup
+	// guests counts the connections of a private server; nil for others.
+	guests *countingListener
+	asked  sync.WaitGroup
 }
 
 // New builds a server whose listener is bound. On failure nothing is left
@@ -103,6 +105,10 @@ func New(ctx context.Context, cfg *Config) (_ *Server, err error) {
 	}
 	if s.ln, err = cfg.Listen.open(); err != nil {
 		return nil, err
+	}
+	if cfg.Private {
+		s.guests = &countingListener{Listener: s.ln}
+		s.ln = s.guests
 	}
 	if s.parts, err = build(ctx, cfg, s.auth, guard, s.log); err != nil {
 		return nil, err
