@@ -211,9 +211,13 @@ func (k *call) responseType() string {
 	return info.Response
 }
 
+// sendError answers with the error frame, which names the command's request_id
+// if it said one.
+func (k *call) sendError(code, text string) { k.conn.sendError(k.frame.RequestID, code, text) }
+
 // sendError sends the error frame, the answer to what has no other.
-func (c *conn) sendError(code, text string) {
-	body, err := protocol.AppendFrame(nil, "error", nil, &protocol.ErrorEvent{Code: code, Error: text})
+func (c *conn) sendError(requestID *string, code, text string) {
+	body, err := protocol.AppendFrame(nil, "error", requestID, &protocol.ErrorEvent{Code: code, Error: text})
 	if err != nil {
 		c.door.log.Error("encode error frame", "err", err)
 		return
@@ -236,7 +240,7 @@ func (c *conn) refuse(k *call, err error) {
 	}
 	info, known := protocol.Lookup(k.frame.Type)
 	if !known || info.Response == "" || k.frame.RequestID == nil {
-		c.sendError(string(d.Code), d.Message)
+		k.sendError(string(d.Code), d.Message)
 		return
 	}
 	if info.Name == "input" {

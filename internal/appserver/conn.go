@@ -221,7 +221,7 @@ func (c *conn) tooSlow() {
 	if c.out.end(closing{code: int(websocket.StatusTryAgainLater), reason: "client reads too slowly", drop: true}) {
 		c.door.log.Warn("connection reads too slowly and is closed", "conn", c.id)
 		// The write loop may be stuck in a frame that the client does not take.
-		time.AfterFunc(closeGrace, c.drop)
+		time.AfterFunc(c.door.closeGrace, c.drop)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"mneme/internal/appserver"
 	"mneme/internal/auth"
 	"mneme/internal/llm/fake"
+	"mneme/internal/memory"
 	"mneme/internal/roster"
 	"mneme/internal/transcript"
 	"mneme/protocol"
@@ -112,22 +113,31 @@ func flood(s *transcript.Server, scope agent.Scope, mib int) {
 // Who does not read is closed with 1013; who reads gets everything.
 func TestSlowReaderIsClosed(t *testing.T) {
 	s := transcript.Start(t, fake.New(), transcript.Options{})
+	s.Door.SetCloseGrace(10 * patience) // the slow one reads again when the flood is over
 	scope, rt := start(t, s)
 	slow, quick := dial(t, s), dial(t, s)
 	slow.sync(rt)
 	quick.sync(rt)
+	const mib = 40
+	read := make(chan struct{}, mib) // a token per MiB that the quick one has
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for n := 0; n < 40*16; n++ {
+		defer close(read)
+		for n := range mib * 16 {
 			if _, err := quick.read(); err != nil {
 				t.Errorf("the other connection broke after %d frames: %v", n, err)
 				return
 			}
+			if n%16 == 15 {
+				read <- struct{}{}
+			}
 		}
 	})
-	for range 40 {
+	for n := range mib {
 		flood(s, scope, 1)
-		time.Sleep(time.Millisecond) // lets the quick one keep up
+		if n >= 4 {
+			<-read // however slow the machine is, the quick one keeps up
+		}
 	}
 	wg.Wait()
 	var err error
@@ -144,13 +154,13 @@ func TestSlowReaderIsClosed(t *testing.T) {
 func TestAnswersWaitForTheirReader(t *testing.T) {
 	s := transcript.Start(t, fake.New(), transcript.Options{})
 	scope, _ := start(t, s)
-	p := dial(t, s)
-	text := strings.Repeat("\U0001F600", 99_000)
+	text := []byte(strings.Repeat("\U0001F600", 99_000))
+	var files []memory.FileChange
 	for n := range 60 {
-		p.send(fmt.Sprintf(`{"type":"write_memory_file","request_id":"w","agent_id":%q,"path":"f%d.md","content":%q}`, scope.AgentID, n, text))
-		if f := p.until("write_memory_file_response"); !strings.Contains(f, `"success":true`) {
-			t.Fatal(f[:min(300, len(f))])
-		}
+		files = append(files, memory.FileChange{Path: fmt.Sprintf("f%d.md", n), Content: text})
+	}
+	if _, _, err := s.Memory.Write(t.Context(), memory.Author{}, scope.AgentID, files, ""); err != nil {
+		t.Fatal(err)
 	}
 	tests := []struct {
 		name, command string
@@ -278,6 +288,22 @@ func TestMalformedFramesAreAnswered(t *testing.T) {
 	}
 	p.send(`{"type":"app_server_info","request_id":"still here"}`)
 	p.until("still here")
+}
+
+// An error frame names the request that it answers, if that has a name.
+func TestErrorFrameNamesItsRequest(t *testing.T) {
+	s := transcript.Start(t, fake.New(), transcript.Options{})
+	p := dial(t, s)
+	for command, want := range map[string]string{
+		`{"type":"no_such_command","request_id":"x"}`: `{"type":"error","request_id":"x","code":"`,
+		`{"type":"no_such_command"}`:                  `{"type":"error","code":"`,
+		`{"type":"no_such_command","request_id":7}`:   `{"type":"error","code":"`,
+	} {
+		p.send(command)
+		if got, err := p.read(); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %s, %v, want %s", command, got, err, want)
+		}
+	}
 }
 
 // Commands that are known but not built say so by their own response.
@@ -585,7 +611,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	p.send(`{"type":"agent_list","request_id":"3"}`)
 	for _, want := range []string{
 		`{"type":"app_server_info_response","request_id":"1","success":false,"error":"Internal error`,
-		`{"type":"error","code":"internal","error":"Internal error`,
+		`{"type":"error","request_id":"2","code":"internal","error":"Internal error`,
 		`{"type":"agent_list_response","request_id":"3","success":false,"error":"Internal error`,
 	} {
 		if got, err := p.read(); err != nil || !strings.HasPrefix(got, want) {

@@ -68,6 +68,8 @@ type Door struct {
 	inbound  *inbound
 	git      *gitCache
 	toolsets []protocol.ToolsetInfo
+	// closeGrace is the constant, but in tests.
+	closeGrace time.Duration
 
 	quit chan struct{} // ends the pinger
 	work sync.WaitGroup
@@ -89,14 +91,15 @@ func New(cfg Config) *Door {
 	d := &Door{
 		rt: cfg.Runtime, roster: cfg.Roster, store: cfg.Store, memory: cfg.Memory, models: cfg.Models,
 		auth: cfg.Auth, guard: cfg.Guard, log: cfg.Logger,
-		commands: commands(),
-		toolsets: toolsetInfos(),
-		inbound:  newInbound(),
-		quit:     make(chan struct{}),
-		conns:    map[*conn]struct{}{},
-		feeds:    map[agent.Scope]*feed{},
-		memories: map[string]*memoryFeed{},
-		watchers: map[*conn]bool{},
+		commands:   commands(),
+		toolsets:   toolsetInfos(),
+		closeGrace: closeGrace,
+		inbound:    newInbound(),
+		quit:       make(chan struct{}),
+		conns:      map[*conn]struct{}{},
+		feeds:      map[agent.Scope]*feed{},
+		memories:   map[string]*memoryFeed{},
+		watchers:   map[*conn]bool{},
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

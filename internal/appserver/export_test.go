@@ -2,6 +2,7 @@ package appserver
 
 import (
 	"context"
+	"time"
 
 	"mneme/protocol"
 )
@@ -17,6 +18,10 @@ func (d *Door) SetHandler(name string, f func()) {
 	}
 	d.commands[name] = h
 }
+
+// SetCloseGrace changes how long a connection that must go may take to hear of
+// it. It must be called before the first connection.
+func (d *Door) SetCloseGrace(grace time.Duration) { d.closeGrace = grace }
 
 // MaxDetached is how many commands of a connection run side by side.
 const MaxDetached = maxDetached

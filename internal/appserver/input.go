@@ -203,7 +203,8 @@ func (k *call) loopError(text string) {
 // subscribers of the command's runtime.
 func (k *call) broadcast(d protocol.Delta) error {
 	if k.sub == nil {
-		k.sendError(string(agent.CodeInvalid), deltaText(d))
+		// Without the request_id, to which the answer is still to come.
+		k.conn.sendError(nil, string(agent.CodeInvalid), deltaText(d))
 		return nil
 	}
 	f := k.sub.feed
