@@ -127,6 +127,7 @@ func (c *Client) send(ctx context.Context, l *link, frame []byte) error {
 // read loop under the client's mutex until done is closed.
 type call struct {
 	link     *link
+	command  string
 	response string // type of the response; empty = unknown, any frame with the id
 	frames   []json.RawMessage
 	settle   func() // runs in the read loop when all frames are there; may set err
@@ -136,13 +137,23 @@ type call struct {
 
 func newCall(command string) *call {
 	info, _ := protocol.Lookup(command)
-	return &call{response: info.Response, done: make(chan struct{})}
+	return &call{command: command, response: info.Response, done: make(chan struct{})}
 }
 
 // fail ends the call without a response.
 func (p *call) fail(err error) {
 	p.err = err
 	close(p.done)
+}
+
+// refusal reads the error frame with which a server answers a command that it
+// does not know.
+func (p *call) refusal(raw []byte) error {
+	var e protocol.ErrorEvent
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return fmt.Errorf("read the response of %s: %w", p.command, err)
+	}
+	return &ServerError{Command: p.command, Message: e.Error}
 }
 
 // take adds a frame and reports whether it was the last. Only list_memory

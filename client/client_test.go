@@ -105,6 +105,16 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// A command that the server does not know fails with what the server says.
+func TestUnknownCommand(t *testing.T) {
+	c := connect(t, newFakeServer(t), client.Options{})
+	_, err := c.CallRaw(t.Context(), &protocol.Later{Type: "no_such_command"})
+	var refused *client.ServerError
+	if !errors.As(err, &refused) || refused.Command != "no_such_command" || refused.Message == "" {
+		t.Errorf("error %v, want a ServerError with a text", err)
+	}
+}
+
 func TestCallsInParallel(t *testing.T) {
 	s := newFakeServer(t)
 	c := connect(t, s, client.Options{})

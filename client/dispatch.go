@@ -61,6 +61,11 @@ func (c *Client) answered(id, typ string, data []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, ok := c.pending[id]
+	if ok && typ == "error" {
+		delete(c.pending, id)
+		p.fail(p.refusal(data))
+		return true
+	}
 	if !ok || p.response != "" && p.response != typ {
 		return false
 	}

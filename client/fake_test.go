@@ -248,6 +248,10 @@ func (c *fakeConn) handle(data []byte) {
 			c.frame("input_accepted", f.RequestID, &protocol.InputAccepted{Runtime: bad.Runtime, Error: bad.Ack})
 			return
 		}
+		if info.Response == "" {
+			c.frame("error", f.RequestID, &protocol.ErrorEvent{Code: "invalid_request", Error: err.Error()})
+			return
+		}
 		frame, _ := protocol.AppendFailure(nil, info.Response, f.RequestID, err.Error(), nil)
 		c.write(frame)
 		return
