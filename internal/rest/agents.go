@@ -177,6 +177,12 @@ func (d *Door) updateAgent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	// What can be refused comes first.
+	if ids := b.MessageIDs.Ptr(); ids != nil {
+		if err := d.setContext(ctx, ag, *ids); err != nil {
+			return err
+		}
+	}
 	if ids := b.BlockIDs.Ptr(); ids != nil {
 		if err := d.setBlocks(ctx, ag, *ids); err != nil {
 			return err
@@ -187,11 +193,6 @@ func (d *Door) updateAgent(w http.ResponseWriter, r *http.Request) error {
 	}
 	if secrets, given := b.secrets(); given {
 		if err := d.setSecrets(ctx, ag.ID, secrets); err != nil {
-			return err
-		}
-	}
-	if ids := b.MessageIDs.Ptr(); ids != nil {
-		if err := d.setContext(ctx, ag, *ids); err != nil {
 			return err
 		}
 	}

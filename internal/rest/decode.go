@@ -219,9 +219,6 @@ func (o *optional[T]) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &o.Value)
 }
 
-// IsZero lets omitzero leave an absent field out.
-func (o optional[T]) IsZero() bool { return !o.Set }
-
 // Ptr is nil for absent and null, else a pointer to the value.
 func (o optional[T]) Ptr() *T {
 	if !o.Set || o.Null {
