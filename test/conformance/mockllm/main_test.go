@@ -27,7 +27,7 @@ func TestSegments(t *testing.T) {
 	user := `{"role":"user","content":[{"type":"text","text":"CALL X {}\nCALL X {}\nECHO_LAST_TOOL_RESULT"}]}`
 	for _, c := range []struct{ api, body, want string }{
 		{"chat", `{"tools":[{"function":{"name":"X"}}],"messages":[` + user + `]}`, "XX"},
-		{"chat", `{"tools":[{"function":{"name":"X"}}],"messages":[` + user + `,{"role":"assistant","tool_calls":[]},{"role":"tool","content":"r1"},{"role":"tool","content":"r2"},{"role":"user","content":"<system-reminder>SAY no</system-reminder>"}]}`, "r2"},
+		{"chat", `{"tools":[{"function":{"name":"X"}}],"messages":[` + user + `,{"role":"assistant","tool_calls":[]},{"role":"tool","content":"r1"},{"role":"tool","content":"r2"},{"role":"user","content":"<system-reminder>SAY no</system-reminder>"},{"role":"user","content":"<memory_update>SAY no</memory_update>"}]}`, "r2"},
 		{"anthropic", `{"tools":[{"name":"X"}],"messages":[` + user + `,{"role":"assistant","content":[]},{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"r3"}]}]}]}`, "r3"},
 		{"responses", `{"tools":[{"name":"X"}],"input":[` + user + `,{"type":"function_call"},{"type":"function_call"},{"type":"function_call_output","output":"r4"}]}`, "r4"},
 		{"chat", `{"messages":[{"role":"user","content":"hi"}]}`, "echo: hi"},

@@ -20,7 +20,7 @@ type step struct {
 }
 
 var (
-	injected  = regexp.MustCompile(`(?s)<(system-[a-z-]+|task-notification)>.*?</(system-[a-z-]+|task-notification)>`)
+	injected  = regexp.MustCompile(`(?s)<(system-[a-z-]+|task-notification|memory_update)>.*?</(system-[a-z-]+|task-notification|memory_update)>`)
 	directive = regexp.MustCompile(`^(?:THEN )?(SAY|THINK|CALL|ECHO_LAST_TOOL_RESULT|ERROR|SLOW|WAIT|TOKENS|USAGE|FINISH|DROP_MID_STREAM|MALFORMED|HANG|DUMP_REQUEST)(?: +(.*))?$`)
 )
 
