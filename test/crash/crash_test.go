@@ -14,6 +14,10 @@
 //   - no command ran twice, and one that reports success did run
 //   - an approval that was asked and not answered is asked again
 //   - the next turn works
+//
+// The REST form (rest_test.go) does the same over HTTP: a send that was answered
+// 200 is never lost, and one that was not is sent again under its otid and then
+// ran once.
 package crash
 
 import (
@@ -44,26 +48,7 @@ var instants = []string{
 }
 
 func TestKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the crash test starts real servers; -short leaves it out")
-	}
-	kills := 20
-	if s := os.Getenv("MNEME_CRASH_KILLS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatalf("MNEME_CRASH_KILLS: %v", err)
-		}
-		kills = n
-	}
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("MNEME_CRASH_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("MNEME_CRASH_SEED: %v", err)
-		}
-		seed = n
-	}
-	t.Logf("%d kills, MNEME_CRASH_SEED=%d", kills, seed)
+	kills, seed := effort(t, 20)
 	ctx := t.Context()
 	bin, err := harness.Build(ctx, "mneme", "mockllm")
 	if err != nil {
@@ -97,6 +82,31 @@ func TestKills(t *testing.T) {
 	slices.Sort(c.restarts)
 	t.Logf("%d inputs accepted, %d sent again, %d approvals asked again; restart to ready: median %s, longest %s",
 		c.accepted, c.resent, c.asked, c.restarts[len(c.restarts)/2], c.restarts[len(c.restarts)-1])
+}
+
+// effort is how many kills a test does, and the seed of its choices.
+func effort(t *testing.T, kills int) (int, uint64) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the crash test starts real servers; -short leaves it out")
+	}
+	if s := os.Getenv("MNEME_CRASH_KILLS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("MNEME_CRASH_KILLS: %v", err)
+		}
+		kills = n
+	}
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("MNEME_CRASH_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("MNEME_CRASH_SEED: %v", err)
+		}
+		seed = n
+	}
+	t.Logf("%d kills, MNEME_CRASH_SEED=%d", kills, seed)
+	return kills, seed
 }
 
 // crash is the whole test: one server at a time, and workers that live on.
