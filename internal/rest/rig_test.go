@@ -19,10 +19,17 @@ import (
 	"mneme/internal/llm"
 	"mneme/internal/llm/fake"
 	"mneme/internal/rest"
+	"mneme/internal/store/storetest"
 	"mneme/internal/transcript"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}) }
+
+// tests stop the PostgreSQL that some of them use.
+type tests struct{ *testing.M }
+
+// Run runs the tests.
+func (t tests) Run() int { return storetest.Main(t.M) }
 
 // systemText is the system text of agents that are made without one.
 const systemText = "You remember."
@@ -50,6 +57,9 @@ func startWith(t testing.TB, model llm.Model, o transcript.Options, change ...fu
 	t.Helper()
 	if model == nil {
 		model = fake.New()
+	}
+	if strings.HasPrefix(t.Name(), onPostgres) {
+		o.Database = storetest.Postgres(t)
 	}
 	s := transcript.Start(t, model, o)
 	checker, err := auth.New(o.Auth)

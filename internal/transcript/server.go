@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -34,6 +35,8 @@ type Options struct {
 	PingEvery time.Duration
 	// OrphanGrace is how long a turn may be without watchers; 0 = the runtime's.
 	OrphanGrace time.Duration
+	// Database is the URL of the database; "" = one in memory.
+	Database string
 	// Tools are the built-in tools; nil = those of Tools.
 	Tools  []*tool.Tool
 	Logger *slog.Logger
@@ -67,7 +70,7 @@ func Start(t testing.TB, model llm.Model, o Options) *Server {
 			t.Fatal(err)
 		}
 	}
-	st, err := store.Open(ctx, ":memory:", store.Options{Logger: o.Logger})
+	st, err := store.Open(ctx, cmp.Or(o.Database, ":memory:"), store.Options{Logger: o.Logger})
 	check(err)
 	check(st.TakeOver(ctx))
 	checker, err := auth.New(o.Auth)
