@@ -1,6 +1,6 @@
-// Package roster is the only place where agents and conversations are made,
-// changed, forked and deleted. Doors turn their requests into specs and patches
-// and render what comes back.
+// Package roster is the only place where agents, conversations and blocks are
+// made, changed, forked and deleted. Doors turn their requests into specs and
+// patches and render what comes back.
 //
 // One change touches up to three places: rows in the store, an agent's memory
 // repository, and actors that are at work. The order keeps each change whole:
@@ -12,6 +12,12 @@
 //   - Delete: the actors end (their turns are cancelled), then the rows go in one
 //     transaction, then the repository. What a crash leaves is files that no row
 //     names.
+//
+// A block is a row and, attached to an agent, a file of its memory: two views of one
+// text (blocks.go). Files are compared with the rows by digests that the rows keep
+// (blockindex.go); what is to be written to files is a row until it is done, so
+// that Serve, which runs as long as the server, ends it after any crash
+// (blocksync.go).
 //
 // Checks that every door shares are here; what one door words or defaults by
 // itself (names, tags, the word "default") is the door's.

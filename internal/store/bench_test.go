@@ -139,3 +139,52 @@ func BenchmarkTurn(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkMessages measures reading the messages of an agent that has very many:
+// the newest page, one in the middle, and searches for a common and a rare word.
+func BenchmarkMessages(b *testing.B) {
+	const many = 100_000
+	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "mneme.db"), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	t := newTalker(b, s)
+	t.turn, t.run, t.step = &agent.Turn{}, &agent.Run{}, &agent.Step{}
+	middle := ""
+	for t.seq < many {
+		var batch []*agent.Message
+		for range 1000 {
+			batch = append(batch, t.message(agent.RoleUser, fmt.Sprintf("common words of message %d and word%d", t.seq, t.seq%5000)))
+		}
+		if t.seq == many/2 {
+			middle = batch[0].ID
+		}
+		t.commit(b, &store.Change{Messages: batch})
+	}
+	for waiting := 1; waiting > 0; time.Sleep(100 * time.Millisecond) {
+		if waiting, _, err = s.IndexLag(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for name, f := range map[string]store.MessageFilter{
+		"newest": {AgentID: t.agent.ID, Limit: 100, Desc: true}, "middle": {AgentID: t.agent.ID, Limit: 100, BeforeID: middle, Desc: true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if page, err := s.Messages(b.Context(), f); err != nil || len(page) != 100 {
+					b.Fatal(len(page), err)
+				}
+			}
+		})
+	}
+	for name, query := range map[string]string{"search/common": "which words are common", "search/rare": "where is word4321"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if hits, err := s.SearchMessages(b.Context(), store.SearchFilter{AgentID: t.agent.ID, Query: query}); err != nil || len(hits) == 0 {
+					b.Fatal(len(hits), err)
+				}
+			}
+		})
+	}
+}

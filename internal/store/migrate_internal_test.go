@@ -136,7 +136,8 @@ func TestMigrationFromEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestMigrationKeepsRows: a file of the first version with a run in it.
+// TestMigrationKeepsRows: a file of the first version with a run and a message in
+// it.
 func TestMigrationKeepsRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mneme.db")
 	if err := migrateTo(t, path, upTo(t, 1)); err != nil {
@@ -144,7 +145,11 @@ func TestMigrationKeepsRows(t *testing.T) {
 	}
 	writes, reads := sqlitePools(path, "FULL")
 	_, err := writes.Exec(`INSERT INTO runs (id, tenant, turn_id, agent_id, conversation_id, ended, started_ns, ended_ns, stop_reason)
-		VALUES ('run-1', 'default', 'turn-1', 'agent-1', 'conv-1', 1, 1000, 2000, 'end_turn')`)
+		VALUES ('run-1', 'default', 'turn-1', 'agent-1', 'conv-1', 1, 1000, 2000, 'end_turn');
+		INSERT INTO messages (id, tenant, agent_id, conversation_id, seq, hidden, interrupted, created_ns, role, turn_id, run_id, step_id,
+			client_key, otid, sender_id, name, call_id, status, context, parts)
+		VALUES ('message-1', 'default', 'agent-1', 'conv-1', 1, 0, 0, 1000, 'user', '', '', '', '', '', '', '', '', '', '',
+			'[{"kind":"text","text":"an old wedding"}]')`)
 	if err := errors.Join(err, writes.Close(), reads.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +167,10 @@ func TestMigrationKeepsRows(t *testing.T) {
 		StopReason: agent.StopEndTurn, CreatedAt: start, StartedAt: start, EndedAt: time.Unix(0, 2000).UTC()}
 	if diff := cmp.Diff(want, run); diff != "" {
 		t.Error(diff)
+	}
+	hits, err := s.SearchMessages(t.Context(), SearchFilter{Query: "weddings", AgentID: "agent-1"})
+	if err != nil || len(hits) != 1 || hits[0].Message.ID != "message-1" {
+		t.Errorf("an old message: %v, %v", hits, err)
 	}
 }
 
