@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"mneme/client"
@@ -21,6 +24,7 @@ type doctorCommand struct{}
 type examination struct {
 	p        *program
 	problems int
+	model    string // the configured default
 }
 
 func (e *examination) ok(format string, args ...any) {
@@ -55,8 +59,18 @@ func (doctorCommand) Run(p *program) error {
 	return errFailed
 }
 
+// defaultModel looks whether the configured model is one of those listed.
+func (e *examination) defaultModel(models []protocol.ModelEntry) {
+	if e.model == "" || e.model == "auto" || strings.HasPrefix(e.model, "letta/") {
+		return
+	}
+	if !slices.ContainsFunc(models, func(m protocol.ModelEntry) bool { return m.Handle == e.model }) {
+		e.problem("the default model %s is not offered by any connected provider; turns that use it fail", e.model)
+	}
+}
+
 // settings shows each setting of `mneme serve` with its source; false if they
-// cannot be used.
+// cannot be used, or the state must not be opened.
 func (e *examination) settings() bool {
 	e.heading("Settings")
 	cfg, err := server.Load(server.Sources{Getenv: e.p.getenv, Command: "serve"})
@@ -79,8 +93,20 @@ func (e *examination) settings() bool {
 		e.problem("%v", err)
 		return false
 	}
+	e.model = cfg.DefaultModel
 	for _, f := range server.CheckFiles(cfg) {
 		e.problem("%s", f)
+	}
+	for _, f := range server.CheckMemory(context.Background(), cfg) {
+		e.problem("%s", f)
+	}
+	if lost := server.LostDatabase(cfg); lost != "" {
+		e.problem("%s", lost)
+		return false
+	}
+	if _, err := os.Stat(cfg.Home); errors.Is(err, fs.ErrNotExist) {
+		e.note("there is no state in %s yet; the first command that needs it makes it", cfg.Home)
+		return false
 	}
 	return true
 }
@@ -145,6 +171,7 @@ func (e *examination) models(ctx context.Context, c *client.Client) error {
 			e.ok("default model: %s", m.Handle)
 		}
 	}
+	e.defaultModel(models.Entries)
 	connected := 0
 	for _, p := range providers.Providers {
 		for _, conn := range p.ConnectedProviders {
@@ -161,7 +188,7 @@ func (e *examination) models(ctx context.Context, c *client.Client) error {
 				where = " at " + *conn.BaseURL
 			}
 			if count[name] == 0 {
-				e.problem("provider %s%s lists no models; `mneme connect %s` tests it and says why", name, where, name)
+				e.problem("provider %s%s lists no models; `mneme connect %s` tests it as it is stored and says why", name, where, name)
 			} else {
 				e.ok("provider %s%s: %s", name, where, plural(count[name], "model"))
 			}

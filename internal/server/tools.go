@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"mneme/internal/auth"
 	"mneme/internal/llm"
@@ -134,7 +136,7 @@ func withModels(ctx context.Context, cfg *Config, use func(*llm.Catalogue) error
 
 // openStore opens the database of the settings.
 func openStore(ctx context.Context, cfg *Config, log *slog.Logger) (*store.Store, error) {
-	url, owner := filepath.Join(cfg.Home, "mneme.db"), "local"
+	url, owner := cfg.database(), "local"
 	if cfg.DatabaseURL != "" {
 		var err error
 		if owner, err = nodeID(cfg.Home); err != nil {
@@ -165,6 +167,50 @@ func CheckFiles(cfg *Config) (problems []string) {
 	}
 	private(".", "the state directory")
 	private(auth.KeyFile, "the key of stored secrets")
+	return problems
+}
+
+// LostDatabase says in one sentence that the database is gone while the memory of
+// agents is there; "" = it is not so. Opening the state would make an empty one.
+func LostDatabase(cfg *Config) string {
+	info, err := os.Stat(cfg.database())
+	gone := errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+	if dirs := memoryDirs(cfg.Home); gone && cfg.DatabaseURL == "" && len(dirs) > 0 {
+		return fmt.Sprintf("%s is empty or missing, but %s holds the memory of %d agent(s): the database was lost; copy a backup over it while no server runs",
+			cfg.database(), filepath.Join(cfg.Home, "memfs"), len(dirs))
+	}
+	return ""
+}
+
+func (c *Config) database() string { return filepath.Join(c.Home, "mneme.db") }
+
+// memoryDirs are the directories that hold files of an agent's memory.
+func memoryDirs(home string) (dirs []string) {
+	all, _ := filepath.Glob(filepath.Join(home, "memfs", "*", "memory"))
+	for _, dir := range all {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// CheckMemory reads every agent's memory as git does and returns one sentence per
+// repository that is damaged. It must run before the state is opened: what is
+// missing may be made anew then.
+func CheckMemory(ctx context.Context, cfg *Config) (problems []string) {
+	for _, dir := range memoryDirs(cfg.Home) {
+		name := filepath.Base(filepath.Dir(dir))
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
+			problems = append(problems, fmt.Sprintf("the memory of %s has files but no git repository: %s", name, dir))
+			continue
+		}
+		cmd := exec.CommandContext(ctx, "git", "--git-dir", filepath.Join(dir, ".git"), "fsck", "--connectivity-only", "--no-dangling", "--no-progress")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+			problems = append(problems, fmt.Sprintf("the memory of %s is damaged (%s): %s", name, cmp.Or(line, err.Error()), dir))
+		}
+	}
 	return problems
 }
 
