@@ -23,7 +23,9 @@ import (
 
 // saying answers every request with a text.
 func saying(text string) func() llm.Model {
-	return func() llm.Model { return fake.NewFunc(func(*llm.Request) fake.Answer { return fake.Answer{fake.Text(text)} }) }
+	return func() llm.Model {
+		return fake.NewFunc(func(*llm.Request) fake.Answer { return fake.Answer{fake.Text(text)} })
+	}
 }
 
 func TestAsk(t *testing.T) {

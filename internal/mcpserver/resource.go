@@ -53,17 +53,39 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	uri := req.Params.URI
 	contents, err := s.contents(ctx, uri)
 	if err != nil {
-		return nil, s.resourceError(ctx, req, err)
+		return nil, s.resourceError(req, err)
 	}
 	contents.URI = uri
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
+}
+
+// reading answers resources/read: ours in any spelling of their URIs, which
+// templates are too strict for, and those of others by the SDK.
+func (s *Server) reading(ctx context.Context, next mcp.MethodHandler, req *mcp.ReadResourceRequest) (mcp.Result, error) {
+	if parseURI(req.Params.URI).kind != noResource {
+		r, err := s.readResource(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		r.Cacheable = cacheable(req)
+		return r, nil
+	}
+	r, err := next(ctx, "resources/read", req)
+	var failed *jsonrpc.Error
+	if errors.As(err, &failed) && failed.Code == mcp.CodeResourceNotFound { //nolint:staticcheck // what the SDK sends
+		return nil, s.resourceError(req, agent.Errorf(agent.CodeNotFound, "no resource has this URI"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // codeNotFound is what the legacy era has for a resource that is not there.
 const codeNotFound = -32002
 
 // resourceError is the protocol error of a resource that cannot be read.
-func (s *Server) resourceError(ctx context.Context, req *mcp.ReadResourceRequest, err error) error {
+func (s *Server) resourceError(req *mcp.ReadResourceRequest, err error) error {
 	e := explain(err)
 	missing := agent.CodeOf(err) == agent.CodeNotFound || e.Code == CodeAgentNotFound || e.Code == CodeAgentAmbiguous ||
 		e.Code == CodeInvalidRequest

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -309,8 +310,9 @@ func (r *rig) outcome(name string, m rpc) outcome {
 	if err := json.Unmarshal(m.Result, &result); err != nil {
 		r.t.Fatal(err)
 	}
-	if len(result.Content) != 1 || result.Content[0].Type != "text" || result.Content[0].Text != string(result.Structured) {
-		r.t.Fatalf("%s: content is not the envelope: %s", name, m.Result)
+	if len(result.Content) != 1 || result.Content[0].Type != "text" ||
+		!reflect.DeepEqual(mapped(r.t, json.RawMessage(result.Content[0].Text)), mapped(r.t, result.Structured)) {
+		r.t.Fatalf("%s: content is not the envelope: %.500s", name, m.Result)
 	}
 	o := outcome{meta: result.Meta, raw: string(result.Structured)}
 	var keys map[string]json.RawMessage
@@ -427,4 +429,15 @@ func lastEventID(stream string) string {
 		}
 	}
 	return id
+}
+
+// client is an HTTP client that sends the token.
+func (r *rig) client() *http.Client { return &http.Client{Transport: withToken{}} }
+
+type withToken struct{}
+
+func (withToken) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+token)
+	return http.DefaultTransport.RoundTrip(req)
 }

@@ -150,6 +150,8 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		switch r := req.(type) {
 		case *mcp.ListResourcesRequest:
 			return s.listing(ctx, next, r)
+		case *mcp.ReadResourceRequest:
+			return s.reading(ctx, next, r)
 		}
 		result, err = next(ctx, method, req)
 		if err != nil {
