@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 			"listening": waitListening,
 			"terminate": terminate,
 			"hanging":   bird.waitHanging,
-			"release":   func(_ *testscript.TestScript, _ bool, args []string) { bird.release[args[0]] <- struct{}{} },
+			"release":   bird.letGo,
 			"sleep":     func(*testscript.TestScript, bool, []string) { time.Sleep(1500 * time.Millisecond) },
 		},
 	})
@@ -88,6 +88,15 @@ func (p *parrot) waitHanging(ts *testscript.TestScript, neg bool, args []string)
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("the model was not asked")
+}
+
+// letGo ends an answer to the message that waits.
+func (p *parrot) letGo(ts *testscript.TestScript, _ bool, args []string) {
+	select {
+	case p.release[args[0]] <- struct{}{}:
+	case <-time.After(patience):
+		ts.Fatalf("nobody waits for the answer to %s", args[0])
+	}
 }
 
 // terminate sends the server that holds $MNEME_HOME the signal TERM or INT.

@@ -26,6 +26,7 @@ type talk struct {
 	signals <-chan os.Signal
 	lines   chan string // closed at the end of the input
 	color   bool
+	turn    *client.Turn // the message of this terminal that is being answered; nil = none
 }
 
 // errLeave ends the talk.
@@ -131,7 +132,11 @@ func (t *talk) ask(prompt string) (string, error) {
 
 // exchange sends one message and shows its turn.
 func (t *talk) exchange(ctx context.Context, text string) error {
-	turn, err := t.rt.Send(ctx, text)
+	// Who leaves while an approval waits finds it again: the turn stays.
+	keep := true
+	turn, err := t.rt.SendInput(ctx, protocol.CreateMessage{
+		Messages: []protocol.InputMessage{protocol.UserMessage(text, "")}, KeepRunning: &keep,
+	})
 	var refused *client.ServerError
 	if errors.As(err, &refused) {
 		t.warn("%s", refused.Message)
@@ -140,6 +145,8 @@ func (t *talk) exchange(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
+	t.turn = turn
+	defer func() { t.turn = nil }()
 	if turn.Disposition() == protocol.Queued {
 		t.dim("Queued behind what is running.")
 	}
@@ -155,6 +162,10 @@ func (t *talk) exchange(ctx context.Context, text string) error {
 		return err
 	}
 	result, err := turn.Wait(ctx)
+	if errors.Is(err, client.ErrRemoved) {
+		t.dim("Removed from the queue.")
+		return nil
+	}
 	if err != nil {
 		return explain(err)
 	}
@@ -240,9 +251,49 @@ func (t *talk) show(ctx context.Context, read func(ctx context.Context, yield fu
 				return errLeave
 			}
 			interrupted = true
-			if _, err := t.rt.Abort(ctx); err != nil {
+			if _, err := t.stop(ctx); err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// stop ends the turn that is shown. A message of this terminal that still waits
+// leaves the queue instead: what runs then belongs to somebody else.
+func (t *talk) stop(ctx context.Context) (bool, error) {
+	if t.turn == nil || t.turn.Disposition() != protocol.Queued {
+		return t.rt.Abort(ctx)
+	}
+	item, err := t.queued(ctx, t.turn.Key())
+	if err != nil {
+		return false, err
+	}
+	if item == "" { // its turn has begun
+		return t.rt.Abort(ctx)
+	}
+	_, err = client.Call(ctx, t.conn, &protocol.RemoveQueueItem{Runtime: t.rt.ID(), ItemID: item})
+	return err == nil, err
+}
+
+// queued is the id of the queued item of a message; "" = it does not wait.
+func (t *talk) queued(ctx context.Context, key string) (string, error) {
+	sub := t.rt.Subscribe()
+	defer sub.Close()
+	if err := t.rt.Sync(ctx); err != nil { // replays the queue
+		return "", err
+	}
+	for {
+		ev, err := sub.Next(ctx)
+		if err != nil {
+			return "", err
+		}
+		if queue, ok := ev.Body.(*protocol.QueueUpdate); ok {
+			for _, item := range queue.Queue {
+				if item.ClientMessageID == key {
+					return item.ID, nil
+				}
+			}
+			return "", nil
 		}
 	}
 }
@@ -270,7 +321,7 @@ func (t *talk) decide(ctx context.Context, requestID string, call *protocol.CanU
 		answer.Decision, err = t.approval(call)
 	}
 	if errors.Is(err, errInterrupted) {
-		return t.rt.Abort(ctx)
+		return t.stop(ctx)
 	}
 	if err != nil {
 		return false, err
