@@ -19,6 +19,7 @@ const patience = 20 * time.Second // for what must happen, never a measure of sp
 type terminal struct {
 	t       *testing.T
 	keys    *os.File // what is typed
+	getenv  func(string) string
 	signals chan os.Signal
 	done    chan error // what the talk returned
 
@@ -76,11 +77,17 @@ func chatting(t *testing.T) *terminal {
 	t.Cleanup(model.Close)
 	home := t.TempDir()
 	env := map[string]string{"HOME": home, "MNEME_HOME": home + "/state", "LMSTUDIO_BASE_URL": model.URL + "/v1", "MNEME_MODEL": "lmstudio/parrot"}
+	return sitDown(t, func(n string) string { return env[n] })
+}
+
+// sitDown starts a chat with the agent in a terminal of its own.
+func sitDown(t *testing.T, getenv func(string) string) *terminal {
+	t.Helper()
 	stdin, keys, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{stdin: stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: func(n string) string { return env[n] }}
+	p := &program{stdin: stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: getenv}
 	s, err := p.open(t.Context(), "chat")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +97,7 @@ func chatting(t *testing.T) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{t: t, keys: keys, signals: make(chan os.Signal, 4), done: make(chan error, 1)}
+	term := &terminal{t: t, getenv: getenv, keys: keys, signals: make(chan os.Signal, 4), done: make(chan error, 1)}
 	talk := newTalk(p, s.Client, rt, term.signals)
 	talk.out = term
 	go func() { term.done <- talk.run(context.Background()) }()
@@ -119,6 +126,29 @@ func TestInterruptStopsTheAnswer(t *testing.T) {
 	term.expect("You said: one \ntwo\n> ", 1)
 	term.signals <- os.Interrupt // at the prompt
 	term.ends()
+}
+
+func TestInterruptLeavesTheTurnOfAnotherTerminal(t *testing.T) {
+	first := chatting(t)
+	first.expect("> ", 1)
+	second := sitDown(t, first.getenv)
+	second.expect("> ", 1)
+	first.typeLine("HANG")
+	first.expect("I begin", 1)
+	second.typeLine("me too")
+	second.expect("Queued behind", 1)
+	second.signals <- os.Interrupt
+	second.expect("Removed from the queue.", 1)
+	if strings.Contains(first.text(), "Stopped.") {
+		t.Errorf("the other terminal's answer was stopped:\n%s", first.text())
+	}
+	first.signals <- os.Interrupt
+	first.expect("Stopped.", 1)
+	if strings.Contains(first.text(), "me too") {
+		t.Errorf("the removed message was answered:\n%s", first.text())
+	}
+	second.keys.Close()
+	second.ends()
 }
 
 func TestInterruptInsteadOfAnApproval(t *testing.T) {
