@@ -78,7 +78,7 @@ func (s *Store) LastSeq(ctx context.Context, conversationID string) (seq int64, 
 
 const sqlListedContext = `SELECT id, copy_of, role, step_id FROM messages
 	WHERE conversation_id = ? AND hidden = 0 AND interrupted = 0 AND tenant = ?
-	AND role IN ('user', 'assistant', 'tool', 'summary') ORDER BY seq`
+	AND role IN ('user', 'assistant', 'tool', 'summary') ORDER BY role <> 'summary', seq` // the model reads the summary first
 
 // The role is written out so that the partial index serves it.
 const sqlSystemMessage = `SELECT id FROM messages
