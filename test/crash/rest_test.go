@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -270,25 +271,21 @@ func checkNumbers(items []item) error {
 // settle answers everything that asks and waits until the worker's runs have
 // ended.
 func (w *restWorker) settle(ctx context.Context, c *restClient) error {
-	for {
-		if err := c.rest(ctx, w.agent); err != nil {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		var runs []struct{ ID, Status string }
+		if err := c.get(ctx, "/v1/runs/?active=true&agent_id="+w.agent, &runs); err != nil {
 			return err
 		}
-		history, err := c.history(ctx, w.conversation)
-		if err != nil {
-			return err
+		if slices.ContainsFunc(runs, func(r struct{ ID, Status string }) bool { return r.Status == "running" }) {
+			continue
 		}
-		var asked []call
-		for _, m := range history {
-			switch m.Kind {
-			case "approval_request_message":
-				asked = m.Calls
-			case "approval_response_message", "tool_return_message":
-				asked = nil
-			}
+		// Runs that have not begun may wait for the answer, too.
+		asked, err := w.asked(ctx, c)
+		if err != nil || len(runs) == 0 && asked == nil {
+			return err
 		}
 		if asked == nil {
-			return nil
+			continue
 		}
 		answers := make([]any, len(asked))
 		for i, call := range asked {
@@ -298,6 +295,22 @@ func (w *restWorker) settle(ctx context.Context, c *restClient) error {
 			return err
 		}
 	}
+	return fmt.Errorf("the runs of %s did not end within %s", w.agent, patience)
+}
+
+// asked are the calls that wait for the client.
+func (w *restWorker) asked(ctx context.Context, c *restClient) ([]call, error) {
+	history, err := c.history(ctx, w.conversation)
+	var asked []call
+	for _, m := range history {
+		switch m.Kind {
+		case "approval_request_message":
+			asked = m.Calls
+		case "approval_response_message", "tool_return_message":
+			asked = nil
+		}
+	}
+	return asked, err
 }
 
 // check sends again what was not answered, and looks at everything.

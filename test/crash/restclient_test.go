@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 )
 
 // An item is a message variant or another item of a stream, with the fields
@@ -182,18 +181,4 @@ func (c *restClient) history(ctx context.Context, conversation string) ([]item, 
 		all = append(all, page...)
 		after = page[len(page)-1].ID
 	}
-}
-
-// rest waits until no run of the conversation is going on.
-func (c *restClient) rest(ctx context.Context, agent string) error {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		var runs []struct{ ID, Status string }
-		if err := c.get(ctx, "/v1/runs/?active=true&agent_id="+agent, &runs); err != nil {
-			return err
-		}
-		if len(runs) == 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("the runs of %s did not end within %s", agent, patience)
 }

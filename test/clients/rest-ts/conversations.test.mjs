@@ -43,7 +43,7 @@ test('changes, archive and lists', async () => {
   assert.deepEqual(await list({ after: ids[0] }), [])
   assert.deepEqual(await list({ summary_search: `${key} 1` }), [ids[1]])
   await talk(made[0], 'SAY x')
-  assert.deepEqual(await list({ order_by: 'last_message_at' }), [ids[0], ids[2], ids[1]], 'those without come last')
+  assert.equal((await list({ order_by: 'last_message_at' }))[0], ids[0], 'those without come last')
   const changed = await client.conversations.update(ids[1], { summary: 'other', archived: true })
   assert.deepEqual([changed.summary, changed.archived], ['other', true])
   assert.ok(changed.archived_at)
