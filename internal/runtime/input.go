@@ -143,8 +143,11 @@ func (a *actor) known(in *agent.Input) (*Receipt, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	old, err := a.journal.InputByKey(ctx, a.scope.ConversationID, in.Key)
-	if err != nil || old == nil {
+	if err != nil {
 		return nil, err
+	}
+	if old == nil {
+		return nil, a.partlyKnown(ctx, in)
 	}
 	if old.Digest != in.Digest {
 		return nil, &agent.Error{
@@ -154,6 +157,25 @@ func (a *actor) known(in *agent.Input) (*Receipt, error) {
 	}
 	r := &Receipt{InputID: old.ID, Started: old.Started, Duplicate: true, TurnID: old.TurnID, RunID: old.Run.ID}
 	return r, nil
+}
+
+// partlyKnown refuses a send over REST of which one message was sent before, in
+// other company: each otid belongs to one run (spec/rest.md section 6.4).
+func (a *actor) partlyKnown(ctx context.Context, in *agent.Input) error {
+	if in.Door != agent.DoorREST || a.eph != nil {
+		return nil
+	}
+	for _, otid := range in.ClientKeys() {
+		run, err := a.m.cfg.Store.RunByOTID(ctx, a.scope.ConversationID, otid)
+		if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
+			return err
+		}
+		if run != nil {
+			return &agent.Error{Code: agent.CodeConflict, Field: "otid", Ref: run.ID,
+				Message: "The otid " + otid + " was used before in another send; use a new one"}
+		}
+	}
+	return nil
 }
 
 func (a *actor) busyError() error {

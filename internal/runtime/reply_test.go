@@ -168,3 +168,34 @@ func TestEventsComeBackFromTheLog(t *testing.T) {
 		}
 	}
 }
+
+func TestOneCallWhereParallelCallsAreOff(t *testing.T) {
+	var c counted
+	r := setup(t, fake.New(fake.Answer{fake.Call("Count", `{}`), fake.Call("Count", `{}`)}, fake.Answer{fake.Text("done")}),
+		withTools(c.tool("Count")))
+	if _, err := r.st.UpdateAgent(t.Context(), r.agent.ID, func(a *agent.Agent) error {
+		a.ModelSettings = json.RawMessage(`{"parallel_tool_calls":false}`)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.submit("go", use("Count"), func(in *agent.Input) { in.Door = agent.DoorREST })
+	r.finished(1)
+	if n := c.runs.Load(); n != 1 || r.count("call_made") != 1 {
+		t.Errorf("%d calls ran, %d were shown; want one", n, r.count("call_made"))
+	}
+}
+
+func TestAnOTIDBelongsToOneSend(t *testing.T) {
+	r := setup(t, fake.New(fake.Answer{fake.Text("one")}))
+	rest := func(in *agent.Input) { in.Door = agent.DoorREST }
+	r.submit("a", key("o1"), rest)
+	r.finished(1)
+	_, err := r.m.Submit(t.Context(), r.input("a", rest, func(in *agent.Input) {
+		in.Messages = append(in.Messages, agent.InputMessage{Role: agent.RoleUser, ClientKey: "o2", Parts: []agent.Part{agent.Text("b")}})
+		in.Messages[0].ClientKey, in.Key = "o1", "o1,o2"
+	}), nil)
+	if agent.CodeOf(err) != agent.CodeConflict {
+		t.Errorf("an otid in other company: %v, want a conflict", err)
+	}
+}

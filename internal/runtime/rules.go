@@ -63,6 +63,22 @@ func (a *actor) overused(name string, earlier []*agent.ToolCall) string {
 	return ""
 }
 
+// oneCall says that of several calls in one answer only the first is kept: over
+// REST where the settings switch parallel calls off, or where rules other than
+// approval order the calls (spec/rest.md section 4).
+func (a *actor) oneCall(settings json.RawMessage) bool {
+	if a.turn.Door != agent.DoorREST {
+		return false
+	}
+	var s struct {
+		Parallel *bool `json:"parallel_tool_calls"`
+	}
+	if len(settings) > 0 && json.Unmarshal(settings, &s) == nil && s.Parallel != nil && !*s.Parallel {
+		return true
+	}
+	return slices.ContainsFunc(a.toolRules(), func(r rule) bool { return r.Type != ruleApproval })
+}
+
 // exits says whether one of the calls that ran ends the turn by a rule.
 func (a *actor) exits(calls []*agent.ToolCall) bool {
 	return slices.ContainsFunc(calls, func(c *agent.ToolCall) bool { return a.hasRule(ruleExit, c.Name) })

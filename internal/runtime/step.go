@@ -23,6 +23,7 @@ type asking struct {
 	model   llm.Model
 	cancel  context.CancelCauseFunc
 	started agent.State // published with the first piece
+	single  bool        // only the first call of the answer counts
 
 	mu     sync.Mutex // guards the rest
 	over   bool
@@ -91,7 +92,7 @@ func (a *actor) prepare(ctx context.Context, w *asking, tools []agent.ToolDef) e
 		system += "\n\n" + add
 	}
 	a.step.Model = info.Handle
-	w.model = model
+	w.model, w.single = model, a.oneCall(settings)
 	w.req = &llm.Request{
 		Model: info.Name, System: system, Messages: prompt.Window(a.history), Tools: tools,
 		MaxOutput: maxOutput(settings, info), Settings: settings, CacheKey: a.conv.ID,
@@ -168,6 +169,9 @@ func (w *asking) take(p llm.Part) bool {
 		}
 	case llm.PartCall:
 		w.settle()
+		if w.single && slices.ContainsFunc(w.parts, func(p agent.Part) bool { return p.Kind == agent.PartToolCall }) {
+			return true
+		}
 		call := *p.Call
 		if call.ID == "" || w.knows(call.ID) {
 			call.ID = "call_" + agent.NewUUID()
