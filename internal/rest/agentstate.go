@@ -223,7 +223,8 @@ func (d *Door) lastRun(ctx context.Context, ag *agent.Agent, st *agentState) err
 		return err
 	}
 	st.LastRunCompletion = stamp(run.EndedAt)
-	st.LastStopReason = new(string(run.StopReason))
+	reason, _ := outcome(run.StopReason, run.Error)
+	st.LastStopReason = &reason
 	if !run.StartedAt.IsZero() {
 		st.LastRunDurationMS = new(run.EndedAt.Sub(run.StartedAt).Milliseconds())
 	}

@@ -340,3 +340,29 @@ func TestPositions(t *testing.T) {
 		t.Errorf("the stored messages (+) differ from the stream that is gone (-):\n%s", d)
 	}
 }
+
+// TestF02FirstMessages: a hundred first messages at once, all with the same key, and
+// as many with keys of their own: one turn for each key.
+func TestF02FirstMessages(t *testing.T) {
+	model := fake.NewFunc(func(*llm.Request) fake.Answer { return fake.Answer{fake.Text("hello")} })
+	l := live(t, model)
+	a := l.armed()
+	path := "/v1/agents/" + a + "/messages"
+	var wg sync.WaitGroup
+	answers := make([]string, 100)
+	for i := range answers {
+		wg.Go(func() { answers[i] = string(l.do("POST", path, keyed("first", "hi", nil)).want(200).Body) })
+		if i%4 == 0 {
+			wg.Go(func() { l.do("POST", path, keyed(fmt.Sprint("own-", i), "hi", nil)).want(200) })
+		}
+	}
+	wg.Wait()
+	for _, got := range answers {
+		if got != answers[0] {
+			t.Fatalf("one key, two answers:\n%s\n%s", answers[0], got)
+		}
+	}
+	if n, asked := users(l.do("GET", path+"?limit=1000", nil).list()), len(model.Requests()); n != 26 || asked != 26 {
+		t.Errorf("%d messages are stored, the model was asked %d times", n, asked)
+	}
+}
