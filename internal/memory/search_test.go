@@ -156,7 +156,7 @@ func TestFilters(t *testing.T) {
 		{memory.Query{Text: "her flig", Prefix: true}, []string{"notes/2026/travel.md"}},
 	} {
 		got := paths(x.Search(c.q))
-		if c.q.Tags != nil && len(c.q.Tags) == 1 || c.q.Under == " " {
+		if len(c.q.Tags) == 1 || c.q.Under == " " {
 			slices.Sort(got)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {

@@ -85,7 +85,6 @@ func main() {
 type runner struct {
 	options
 	dir string // test/clients
-	env []string
 }
 
 // choose returns the suites that were asked for.
