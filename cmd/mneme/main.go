@@ -47,6 +47,7 @@ type commands struct {
 	Chat       chatCommand       `cmd:"" help:"Talk to an agent."`
 	Connect    connectCommand    `cmd:"" help:"Connect a model provider."`
 	Disconnect disconnectCommand `cmd:"" help:"Forget a stored connection and its key."`
+	MCP        mcpCommand        `cmd:"" name:"mcp" help:"Serve MCP tools over an App Server that runs elsewhere."`
 	Doctor     doctorCommand     `cmd:"" help:"Show the effective settings and look for trouble."`
 	Version    versionCommand    `cmd:"" help:"Show the version."`
 }

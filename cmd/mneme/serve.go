@@ -86,7 +86,14 @@ func (p *program) checkFlags(command string, flags map[string][]string, args []s
 func (p *program) introduce(srv *server.Server, command string) {
 	say(p.stderr, "Permission mode: %s", srv.ModeText())
 	if command == "serve" {
-		say(p.stderr, "Doors: App Server, REST. The OpenAI-compatible and MCP doors are not part of this version.")
+		doors := "App Server, REST"
+		if url := srv.MCP(); url != "" {
+			doors += ", MCP on " + url
+		}
+		say(p.stderr, "Doors: %s. The OpenAI-compatible API is not part of this version.", doors)
+		if srv.MCP() == "" {
+			say(p.stderr, "Set MCP_AUTH_TOKEN to serve MCP tools too.")
+		}
 		say(p.stderr, "Talk to an agent with `mneme chat` in another terminal.")
 	} else if srv.OpenAI() {
 		say(p.stderr, "The OpenAI-compatible API is not part of this version: its paths answer 501.")

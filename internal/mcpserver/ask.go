@@ -100,6 +100,16 @@ type asks struct {
 	held map[string]*ask
 }
 
+// forget forgets the turns that are held.
+func (a *asks) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, held := range a.held {
+		held.expires.Stop()
+		delete(a.held, id)
+	}
+}
+
 // hold keeps a turn until its call is repeated, for as long as the state that
 // the client was given is good.
 func (s *Server) hold(a *ask) error {
@@ -107,6 +117,9 @@ func (s *Server) hold(a *ask) error {
 	defer s.asks.mu.Unlock()
 	if len(s.asks.held) >= maxHeld {
 		return fault(CodeApprovalRequired, "The turn asks for an approval, and too many turns wait for one already.")
+	}
+	if s.life.Err() != nil {
+		return errStopping
 	}
 	s.asks.held[a.id] = a
 	a.expires = time.AfterFunc(stateLife, func() {
@@ -162,7 +175,7 @@ func (c *call) begin(ctx context.Context, ag *Agent) *ask {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	a.stop = stop
 	a.clock = newTurnClock(c.cfg.TurnTimeout, stop)
-	stopped := context.AfterFunc(c.life, func() { stop(errStopping) })
+	stopped := context.AfterFunc(c.late, func() { stop(errStopping) })
 	q := Question{AgentID: ag.ID, Text: c.args.text("message")}
 	lists := c.req.ProtocolVersion() >= "2025-11-25"
 	h := AskHandler{
@@ -178,7 +191,7 @@ func (c *call) begin(ctx context.Context, ag *Agent) *ask {
 			return a.ask(ctx, &pending{approval: ap, form: formFor(ag.Name, ap, lists), reply: make(chan verdict, 1)})
 		},
 	}
-	c.work.Go(func() {
+	c.work.run(func() {
 		defer stop(nil)
 		defer stopped()
 		defer close(a.done)

@@ -70,6 +70,16 @@ type Config struct {
 
 // LoadConfig reads the settings from the environment. Errors name the variable.
 func LoadConfig(getenv func(string) string) (*Config, error) {
+	c, err := LoadStdioConfig(getenv)
+	if err == nil && c.Token == "" {
+		return nil, ErrNoToken
+	}
+	return c, err
+}
+
+// LoadStdioConfig is LoadConfig for a server without a listener, which needs no
+// token.
+func LoadStdioConfig(getenv func(string) string) (*Config, error) {
 	e := env{get: getenv}
 	c := &Config{
 		Token:          e.token(),
@@ -108,9 +118,6 @@ func LoadConfig(getenv func(string) string) (*Config, error) {
 	}
 	if e.err != nil {
 		return nil, e.err
-	}
-	if c.Token == "" {
-		return nil, ErrNoToken
 	}
 	return c, nil
 }

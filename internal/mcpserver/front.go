@@ -193,6 +193,11 @@ func (f *front) endpoint(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if f.life.Err() != nil {
+		w.Header().Set("Connection", "close")
+		writeRPC(w, http.StatusServiceUnavailable, rpcError(nil, codeServer, "the server is stopping", nil))
+		return
+	}
 	r = r.WithContext(context.WithValue(r.Context(), principalKey{}, principal))
 	r.Header.Del(replyHeader)
 	modern := r.Header.Get(versionHeader) >= versionModern

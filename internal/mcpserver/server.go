@@ -3,14 +3,14 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -52,11 +52,16 @@ type Server struct {
 	indexing chan struct{} // held while an index of saved items is written
 	rank     map[string]int
 
-	life context.Context // ends when closing begins
-	end  context.CancelCauseFunc
-	work sync.WaitGroup
-	stop func() // of the backend's watch
-	once sync.Once
+	http *http.Server
+
+	life  context.Context // ends when closing begins
+	end   context.CancelCauseFunc
+	late  context.Context // ends when calls must end
+	cut   context.CancelCauseFunc
+	calls counter // requests that run, but for those that only listen
+	work  counter // goroutines of ours
+	stop  func()  // of the backend's watch
+	once  sync.Once
 }
 
 // New makes a Server. The Backend stays the caller's, to be closed after it.
@@ -69,6 +74,7 @@ func New(cfg *Config, b Backend, o Options) *Server {
 		subs: newSubscriptions(), indexing: make(chan struct{}, 1), rank: map[string]int{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
+	s.late, s.cut = context.WithCancelCause(context.Background())
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "mneme", Title: "mneme", Version: o.Version}, &mcp.ServerOptions{
 		Instructions: instructions, PageSize: pageSize,
 		// The SDK tells of every request; that is for looking very closely.
@@ -90,9 +96,13 @@ func New(cfg *Config, b Backend, o Options) *Server {
 	s.addPrompts()
 	s.mcp.AddReceivingMiddleware(s.receive)
 	s.front = newFront(s)
+	s.http = &http.Server{
+		Handler: s.front, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+	}
 	s.stop = b.Watch(s.subs.put)
-	s.work.Go(s.tellChanges)
-	s.work.Go(s.front.sessions.watch)
+	s.work.run(s.tellChanges)
+	s.work.run(s.front.sessions.watch)
 	return s
 }
 
@@ -102,37 +112,53 @@ func (s *Server) MCP() *mcp.Server { return s.mcp }
 // Handler serves HTTP: /mcp, /healthz and, with OAuth, its metadata.
 func (s *Server) Handler() http.Handler { return s.front }
 
-// Stdio serves one client over a pair of streams until ctx ends or the client
-// closes its end.
-func (s *Server) Stdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	ss, err := s.mcp.Connect(ctx, &mcp.IOTransport{Reader: in, Writer: out}, nil)
-	if err != nil {
-		return fmt.Errorf("serve stdio: %w", err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- ss.Wait() }()
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		s.end(errStopping)
-		in.Close() //nolint:errcheck // ends the reader
-		err = <-done
-	}
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || ctx.Err() != nil {
+// Limits of the listener.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Serve serves HTTP on a listener until Shutdown or Close. It is called once.
+func (s *Server) Serve(ln net.Listener) error {
+	err := s.http.Serve(ln)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
-	return fmt.Errorf("serve stdio: %w", err)
+	return err
 }
 
-// Close ends all calls and sessions and waits for them. HTTP requests that are
-// under way are answered; shut the HTTP server down afterwards.
+// Shutdown takes no new requests, ends streams that only listen, lets calls that
+// run come to their end until ctx ends, and closes the Server.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.end(errStopping)
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		s.calls.wait()
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	s.Close()
+	<-idle
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close() //nolint:errcheck // nothing is left to be done about it
+	}
+}
+
+// Close ends all calls and sessions at once and waits for them. It leaves
+// connections that Serve has accepted to Shutdown.
 func (s *Server) Close() {
 	s.once.Do(func() {
 		s.end(errStopping)
+		s.cut(errStopping)
 		s.stop()
 		s.front.sessions.closeAll()
+		s.asks.forget()
 	})
-	s.work.Wait()
+	s.work.wait()
 }
 
 // receive wraps every request of the protocol.
@@ -145,7 +171,14 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error (reference " + ref + ")"}
 			}
 		}()
-		ctx, cancel := s.bind(ctx)
+		ends := s.late
+		if method == "subscriptions/listen" {
+			ends = s.life
+		} else {
+			s.calls.add(1)
+			defer s.calls.add(-1)
+		}
+		ctx, cancel := s.bind(ctx, ends)
 		defer cancel()
 		switch r := req.(type) {
 		case *mcp.ListResourcesRequest:
@@ -169,10 +202,10 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// bind ties a request to the life of the server and of its session.
-func (s *Server) bind(ctx context.Context) (context.Context, context.CancelFunc) {
+// bind ties a request to what it ends with, and to the life of its session.
+func (s *Server) bind(ctx, ends context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stops := []func() bool{context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })}
+	stops := []func() bool{context.AfterFunc(ends, func() { cancel(context.Cause(ends)) })}
 	if sess := sessionOf(ctx); sess != nil {
 		stops = append(stops, context.AfterFunc(sess.life, func() { cancel(context.Cause(sess.life)) }))
 	}

@@ -17,7 +17,7 @@ type sessions struct {
 	// ended is called once a session is over.
 	ended func(*session)
 	life  context.Context
-	work  *sync.WaitGroup
+	work  *counter
 
 	mu    sync.Mutex
 	byID  map[string]*session
@@ -197,7 +197,7 @@ func (s *sessions) remove(id, principal string) bool {
 // requests. It was taken out of the table before.
 func (s *sessions) close(sess *session) {
 	sess.stop(errSessionEnded)
-	s.work.Go(func() {
+	s.work.run(func() {
 		sess.ss.Close() //nolint:errcheck // nobody is left to tell
 		s.ended(sess)
 	})

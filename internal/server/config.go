@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"mneme/internal/agent"
 	"mneme/internal/auth"
+	"mneme/internal/mcpserver"
 )
 
 // ConfigFile is the name of the settings file in the state directory.
@@ -120,6 +122,10 @@ type Config struct {
 	// tells other commands.
 	Private bool
 
+	// MCP are the settings of the MCP server, which `mneme serve` has where a
+	// token for it is set; nil = off.
+	MCP *mcpserver.Config
+
 	getenv func(string) string
 	values []Value
 }
@@ -162,7 +168,18 @@ func Load(src Sources) (*Config, error) {
 		}
 		c.values = append(c.values, v)
 	}
-	return c, c.fill(all)
+	if err := c.fill(all); err != nil {
+		return c, err
+	}
+	if c.Command != "serve" {
+		return c, nil
+	}
+	v := Value{Name: "mcp", Source: "default", About: "address of the MCP server; it is on where MCP_AUTH_TOKEN is set"}
+	if c.MCP, err = loadMCP(src.Getenv); c.MCP != nil {
+		v.Text, v.Source = net.JoinHostPort(c.MCP.Host, strconv.Itoa(c.MCP.Port)), "MCP_AUTH_TOKEN"
+	}
+	c.values = append(c.values, v)
+	return c, err
 }
 
 // stateDir is $MNEME_HOME or ~/.mneme.

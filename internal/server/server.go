@@ -61,6 +61,7 @@ type Server struct {
 	// guests counts the connections of a private server; nil for others.
 	guests *countingListener
 	asked  sync.WaitGroup
+	mcp    *mcpDoor // nil = off
 }
 
 // New builds a server whose listener is bound. On failure nothing is left
@@ -110,8 +111,16 @@ func New(ctx context.Context, cfg *Config) (_ *Server, err error) {
 		s.guests = &countingListener{Listener: s.ln}
 		s.ln = s.guests
 	}
+	if cfg.MCP != nil {
+		if s.mcp, err = openMCP(cfg.MCP); err != nil {
+			return nil, err
+		}
+	}
 	if s.parts, err = build(ctx, cfg, s.auth, guard, s.log); err != nil {
 		return nil, err
+	}
+	if s.mcp != nil {
+		s.mcp.build(cfg.MCP, s.parts, s.URL(), cfg.Version, s.log)
 	}
 	s.http = &http.Server{
 		Handler: &routes{
@@ -195,6 +204,10 @@ func (s *Server) ModeText() string {
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.ln) }()
+	broken := make(chan error, 1)
+	if s.mcp != nil {
+		s.mcp.serve(func(err error) { broken <- err })
+	}
 	s.asked.Go(func() { s.giveBack(s.parts.life) })
 	s.asked.Go(func() { s.parts.roster.Serve(s.parts.life) })
 	err := s.parts.runtime.Recover(context.WithoutCancel(ctx))
@@ -203,6 +216,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case err = <-served:
 			served <- err
+		case err = <-broken:
 		}
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain)
@@ -217,12 +231,24 @@ func (s *Server) Run(ctx context.Context) error {
 // drain stops taking work, lets what runs come to rest and tells the clients.
 func (s *Server) drain(ctx context.Context) {
 	s.ln.Close() // Serve reports it
+	var mcp sync.WaitGroup
+	if s.mcp != nil {
+		// Its questions end with their steps, or else shortly before all else.
+		calls, cancel := context.WithTimeout(ctx, max(s.cfg.Drain-doorShare, s.cfg.Drain/2))
+		defer cancel()
+		mcp.Go(func() {
+			if err := s.mcp.drain(calls); err != nil {
+				s.log.Warn("the MCP listener broke", "err", err)
+			}
+		})
+	}
 	// Steps that run may end; the doors still deliver what they say.
 	steps, cancel := context.WithTimeout(ctx, max(s.cfg.Drain-doorShare, s.cfg.Drain/2))
 	if err := s.parts.runtime.Close(steps); err != nil {
 		s.log.Warn("runtime did not come to rest", "err", err)
 	}
 	cancel()
+	mcp.Wait()
 	if err := s.parts.door.Close(ctx); err != nil {
 		s.log.Debug("connections were cut off", "err", err)
 	}
@@ -239,6 +265,9 @@ func (s *Server) drain(ctx context.Context) {
 // close gives back what New took, in reverse order.
 func (s *Server) close() error {
 	var errs []error
+	if s.mcp != nil {
+		s.mcp.close()
+	}
 	if s.parts != nil {
 		s.parts.ended()
 		s.asked.Wait()
