@@ -317,7 +317,6 @@ type teller struct {
 	quit chan struct{}
 	gone chan struct{}
 	news chan string // holds the latest
-	end  func()
 }
 
 // tellProgress follows a turn for a client that wants to know. Without a token

@@ -74,9 +74,8 @@ func parseURI(uri string) target {
 	return t
 }
 
-func agentURI(id string) string   { return agentsURI + "/" + url.PathEscape(id) }
-func memoryURI(id string) string  { return agentURI(id) + "/memory" }
-func historyURI(id string) string { return agentURI(id) + "/history" }
+func agentURI(id string) string  { return agentsURI + "/" + url.PathEscape(id) }
+func memoryURI(id string) string { return agentURI(id) + "/memory" }
 
 // fileURI is the URI of a memory file.
 func fileURI(id, path string) string {
