@@ -2,7 +2,7 @@
 // the model, and a server of one's own that can be killed.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { mkdtemp } from 'node:fs/promises'
+import { mkdir, mkdtemp, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
@@ -30,11 +30,15 @@ export const parallel = (list, last = 'SAY done') =>
 
 /** A server of one's own, to be stopped, killed and started again on its state. */
 export class Server {
-  /** Starts one: `mneme server --rest`, or `mneme serve`; args are further flags, env further variables. */
-  static async create(t, { command = 'server', args = [], env = {} } = {}) {
+  /** Starts one: `mneme server --rest`, or `mneme serve`; with further flags, variables, and settings of config.yaml. */
+  static async create(t, { command = 'server', args = [], env = {}, settings } = {}) {
     const server = new Server()
     Object.assign(server, { command, args: command === 'server' ? ['--rest', ...args] : args, env, home: await workspace() })
     t.after(() => server.kill())
+    if (settings) {
+      await mkdir(join(server.home, '.mneme'))
+      await writeFile(join(server.home, '.mneme', 'config.yaml'), Object.entries(settings).map(([k, v]) => `${k}: ${v}\n`).join(''))
+    }
     await server.#run(['connect', 'lmstudio', '--base-url', given.MNEME_MODEL_URL])
     await server.start()
     return server

@@ -120,3 +120,19 @@ test('without a token any header is fine, and a foreign origin is not', async ()
   const own = await raw('GET', '/v1/agents/?limit=1', undefined, { headers: { origin: given.MNEME_HTTP_URL } })
   assert.equal(own.status, 200)
 })
+
+test('every answer has an id, and a given one is kept', async () => {
+  assert.match((await raw('GET', '/v1/health/')).headers.get('x-request-id'), /\S/)
+  assert.match((await raw('GET', '/v1/nonsense')).headers.get('x-request-id'), /\S/)
+  const kept = await raw('GET', '/v1/health/', undefined, { headers: { 'x-request-id': 'mine-1' } })
+  assert.equal(kept.headers.get('x-request-id'), 'mine-1')
+})
+
+test('a large body is taken, a larger one is 413', async () => {
+  const agent = await makeAgent()
+  const padded = n => JSON.stringify({ messages: [{ role: 'user', content: 'SAY large' }], ignored: 'x'.repeat(n) })
+  const large = await raw('POST', `/v1/agents/${agent.id}/messages`, padded(31 << 20))
+  assert.equal(large.status, 200, large.text)
+  const larger = await raw('POST', `/v1/agents/${agent.id}/messages`, padded(80 << 20))
+  assert.equal(larger.status, 413)
+})

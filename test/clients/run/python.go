@@ -21,7 +21,7 @@ func (r *runner) pythonSuite(ctx context.Context, s suite, env []string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-X", "faulthandler", "-m", "unittest", "discover", "--start-directory", dir}
+	args := []string{"-W", "ignore::DeprecationWarning", "-m", "unittest", "discover", "--start-directory", dir}
 	if r.match != "" {
 		args = append(args, "-k", r.match)
 	}
