@@ -275,43 +275,44 @@ func TestDeletingWhatIsListed(t *testing.T) {
 }
 
 func TestAgentListFilters(t *testing.T) {
+	// Names that no id can hold: ids are searched too, and are hexadecimal.
 	r := start(t, nil)
 	made := map[string]string{}
 	for _, a := range []map[string]any{
-		{"name": "Ada", "tags": []string{"x", "y"}, "project_id": "p"},
-		{"name": "ada", "tags": []string{"x"}, "identity_ids": []string{"identity-1", "identity-2"}},
+		{"name": "Zoe", "tags": []string{"x", "y"}, "project_id": "p"},
+		{"name": "zoe", "tags": []string{"x"}, "identity_ids": []string{"identity-1", "identity-2"}},
 		{"name": "Ünal", "tags": []string{"y"}, "template_id": "t", "base_template_id": "b"},
 		{"name": "Hidden", "hidden": true, "tags": []string{"x"}},
 	} {
 		made[r.agent(a)] = text(a["name"])
 	}
 	for query, want := range map[string]string{
-		"":                                "[Ünal ada Ada]",
-		"?name=Ada":                       "[Ada]",
+		"":                                "[Ünal zoe Zoe]",
+		"?name=Zoe":                       "[Zoe]",
 		"?name=nobody":                    "[]",
-		"?query_text=ADA":                 "[ada Ada]",
+		"?query_text=ZOE":                 "[zoe Zoe]",
 		"?query_text=ünAL":                "[Ünal]",
 		"?query_text=%25":                 "[]",
-		"?tags=x":                         "[ada Ada]",
-		"?tags=x&tags=y":                  "[Ünal ada Ada]",
-		"?tags=x,y&match_all_tags=true":   "[Ada]",
-		"?tags[]=x&tags[]=y":              "[Ünal ada Ada]",
-		"?tags=":                          "[Ünal ada Ada]",
-		"?project_id=p":                   "[Ada]",
+		"?tags=x":                         "[zoe Zoe]",
+		"?tags=x&tags=y":                  "[Ünal zoe Zoe]",
+		"?tags=x,y&match_all_tags=true":   "[Zoe]",
+		"?tags[]=x&tags[]=y":              "[Ünal zoe Zoe]",
+		"?tags=":                          "[Ünal zoe Zoe]",
+		"?project_id=p":                   "[Zoe]",
 		"?template_id=t":                  "[Ünal]",
 		"?template_id=t&project_id=p":     "[]",
 		"?base_template_id=b":             "[Ünal]",
-		"?identity_id=identity-2":         "[ada]",
+		"?identity_id=identity-2":         "[zoe]",
 		"?identifier_keys=k":              "[]",
 		"?created_by_id=user-1":           "[]",
 		"?last_stop_reason=end_turn":      "[]",
-		"?ascending=true":                 "[Ada ada Ünal]",
-		"?ascending=true&order=desc":      "[Ünal ada Ada]",
-		"?sort_by=updated_at&order=asc":   "[Ada ada Ünal]",
-		"?sort_by=nonsense&unheard_of=1":  "[Ünal ada Ada]",
+		"?ascending=true":                 "[Zoe zoe Ünal]",
+		"?ascending=true&order=desc":      "[Ünal zoe Zoe]",
+		"?sort_by=updated_at&order=asc":   "[Zoe zoe Ünal]",
+		"?sort_by=nonsense&unheard_of=1":  "[Ünal zoe Zoe]",
 		"?limit=1":                        "[Ünal]",
-		"?limit=1&project_id=p":           "[Ada]",
-		"?limit=1&query_text=a&order=asc": "[Ada]",
+		"?limit=1&project_id=p":           "[Zoe]",
+		"?limit=1&query_text=a&order=asc": "[Zoe]",
 	} {
 		names := []string{}
 		for _, id := range ids(r.do("GET", "/v1/agents/"+query, nil).list()) {
