@@ -26,6 +26,8 @@ const read = async (stream, seen, n) => {
   }
 }
 
+const some = (least, most) => least + Math.floor(Math.random() * (most - least))
+
 /** What is left of the items when those of voided messages are gone. */
 const valid = items => {
   const voided = new Set(of(items, 'event_message').filter(e => e.event_type === 'restart').flatMap(e => e.event_data.voided))
@@ -36,13 +38,13 @@ test('a background stream goes on over killed servers', async t => {
   const { server, client, conversation } = await start(t)
   const seen = []
   let done = await read(client.conversations.messages.create(conversation.id, {
-    messages: [user('SLOW 10\nTHINK first a thought\nTOKENS 200')], streaming: true, background: true, stream_tokens: true }), seen, 20)
+    messages: [user('SLOW 10\nTHINK first a thought\nTOKENS 200')], streaming: true, background: true, stream_tokens: true }), seen, some(1, 40))
   assert.equal(done, false, 'it ended too soon')
   const run = seen[0].run_id
   for (let kills = 0; kills < 3; kills++) {
     await server.kill()
     await server.start()
-    done = await read(client.runs.messages.stream(run, { starting_after: seen.at(-1).seq_id, batch_size: 1000 }), seen, kills < 2 ? 15 : 0)
+    done = await read(client.runs.messages.stream(run, { starting_after: seen.at(-1).seq_id, batch_size: 1000 }), seen, kills < 2 ? some(1, 20) : 0)
   }
   while (!done) done = await read(client.runs.messages.stream(run, { starting_after: seen.at(-1).seq_id }), seen)
   assert.deepEqual(seen.map(i => i.seq_id), seen.map((_, i) => i + 1), 'each once and in order')
@@ -58,7 +60,7 @@ test('a background stream goes on over killed servers', async t => {
 test('a reader that was away finds the end of what a restart finished', async t => {
   const { server, client, conversation } = await start(t)
   const seen = []
-  await read(client.conversations.messages.create(conversation.id, { messages: [user('SLOW 10\nTOKENS 100')], streaming: true, background: true, stream_tokens: true }), seen, 30)
+  await read(client.conversations.messages.create(conversation.id, { messages: [user('SLOW 10\nTOKENS 100')], streaming: true, background: true, stream_tokens: true }), seen, some(1, 60))
   await server.kill()
   await server.start()
   await ended(seen[0].run_id, client)
