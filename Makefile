@@ -1,7 +1,7 @@
 # Every target with a text behind ## shows in `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run build test race lint format vet staticcheck vulnerabilities generate bench conformance clients fuzz crash clean
+.PHONY: help run build test race lint format vet staticcheck vulnerabilities generate bench conformance clients mcp-conformance fuzz crash clean
 
 export GOTOOLCHAIN ?= local
 export CGO_ENABLED ?= 0
@@ -16,7 +16,7 @@ FUZZTIME ?= 30s
 KILLS ?= 300
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build and start the server with all its doors
 	bin/mneme serve $(ARGS)
@@ -69,6 +69,9 @@ conformance: ## play the recorded scenarios against the server
 clients: ## run the official clients against the server (needs Node or Python)
 	go run ./test/clients/run $(ARGS)
 
+mcp-conformance: ## run the official MCP conformance suite, as `make clients` does too (needs Node 22)
+	go run ./test/clients/run -suite mcp-conformance $(ARGS)
+
 fuzz: ## run every fuzzer for FUZZTIME (30s)
 	@set -e; grep -rHoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' client cmd internal protocol test 2> /dev/null | \
 	while IFS=: read -r file func; do \
@@ -80,4 +83,4 @@ crash: ## kill the server KILLS (300) times and check what it kept
 	MNEME_CRASH_KILLS=$(KILLS) go test -count=1 -timeout 60m -v $(ARGS) ./test/crash
 
 clean: ## remove bin/ and installed packages of the client tests
-	rm -rf bin test/clients/node_modules test/clients/rest-py/venv
+	rm -rf bin test/clients/node_modules test/clients/mcp/node_modules test/clients/rest-py/venv

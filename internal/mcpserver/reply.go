@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -312,7 +313,6 @@ func (r *reply) body() {
 		}
 		r.plain = rpcError(r.id, code, line(string(r.plain)), nil)
 		r.header.Set("Content-Type", "application/json")
-		r.header.Del("Content-Length")
 	}
 	h := r.w.Header()
 	for k, v := range r.header {
@@ -320,7 +320,11 @@ func (r *reply) body() {
 	}
 	if r.status == http.StatusAccepted || r.status == http.StatusNoContent {
 		h.Del("Content-Type")
+	} else {
+		h.Set("Content-Length", strconv.Itoa(len(r.plain)))
 	}
+	// Where there are no deadlines, there is no network that could hang.
+	_ = http.NewResponseController(r.w).SetWriteDeadline(time.Now().Add(bodyTimeout))
 	r.w.WriteHeader(r.status)
 	r.w.Write(r.plain) //nolint:errcheck // nobody is left to tell
 }

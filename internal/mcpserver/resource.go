@@ -51,29 +51,34 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.RequestTimeout, errRequestTimeout)
 	defer cancel()
 	uri := req.Params.URI
+	if asked, ok := ctx.Value(askedURI{}).(string); ok {
+		uri = asked
+	}
 	contents, err := s.contents(ctx, uri)
 	if err != nil {
-		return nil, s.resourceError(req, err)
+		return nil, s.resourceError(req, uri, err)
 	}
 	contents.URI = uri
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
 }
 
+// askedURI is the key of the URI that a client asked for, where the SDK was told
+// of another.
+type askedURI struct{}
+
 // reading answers resources/read: ours in any spelling of their URIs, which
-// templates are too strict for, and those of others by the SDK.
+// templates are too strict for, and those of others by the SDK. It is told of the
+// one URI that it surely knows, because only it can mark a result as complete.
 func (s *Server) reading(ctx context.Context, next mcp.MethodHandler, req *mcp.ReadResourceRequest) (mcp.Result, error) {
 	if parseURI(req.Params.URI).kind != noResource {
-		r, err := s.readResource(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		r.Cacheable = cacheable(req)
-		return r, nil
+		known, params := *req, *req.Params
+		params.URI, known.Params = agentsURI, &params
+		return next(context.WithValue(ctx, askedURI{}, req.Params.URI), "resources/read", &known)
 	}
 	r, err := next(ctx, "resources/read", req)
 	var failed *jsonrpc.Error
 	if errors.As(err, &failed) && failed.Code == mcp.CodeResourceNotFound { //nolint:staticcheck // what the SDK sends
-		return nil, s.resourceError(req, agent.Errorf(agent.CodeNotFound, "no resource has this URI"))
+		return nil, s.resourceError(req, req.Params.URI, agent.Errorf(agent.CodeNotFound, "no resource has this URI"))
 	}
 	if err != nil {
 		return nil, err
@@ -85,7 +90,7 @@ func (s *Server) reading(ctx context.Context, next mcp.MethodHandler, req *mcp.R
 const codeNotFound = -32002
 
 // resourceError is the protocol error of a resource that cannot be read.
-func (s *Server) resourceError(req *mcp.ReadResourceRequest, err error) error {
+func (s *Server) resourceError(req *mcp.ReadResourceRequest, uri string, err error) error {
 	e := explain(err)
 	missing := agent.CodeOf(err) == agent.CodeNotFound || e.Code == CodeAgentNotFound || e.Code == CodeAgentAmbiguous ||
 		e.Code == CodeInvalidRequest
@@ -94,11 +99,11 @@ func (s *Server) resourceError(req *mcp.ReadResourceRequest, err error) error {
 		if e.Code == CodeInternal {
 			ref := reference()
 			message = strings.TrimSuffix(message, ".") + " (reference " + ref + ")."
-			s.log.Error("resource not read", "uri", req.Params.URI, "reference", ref, "err", err)
+			s.log.Error("resource not read", "uri", uri, "reference", ref, "err", err)
 		}
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}
 	}
-	data, merr := json.Marshal(map[string]string{"uri": req.Params.URI})
+	data, merr := json.Marshal(map[string]string{"uri": uri})
 	if merr != nil {
 		return merr
 	}

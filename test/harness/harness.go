@@ -30,9 +30,10 @@ import (
 
 // programs are the main packages that Build knows, by the name of the binary.
 var programs = map[string]string{
-	"mneme":   "./cmd/mneme",
-	"mockllm": "./test/conformance/mockllm",
-	"wsdiff":  "./test/conformance/wsdiff",
+	"mneme":      "./cmd/mneme",
+	"mockllm":    "./test/conformance/mockllm",
+	"wsdiff":     "./test/conformance/wsdiff",
+	"mcpfixture": "./test/mcp/fixture",
 }
 
 // Root is the module's directory.

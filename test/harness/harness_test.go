@@ -46,6 +46,7 @@ func play(mode string) {
 		fmt.Println("child", child.Process.Pid)
 	}
 	fmt.Printf("Listening on ws://127.0.0.1:0\nWebSocket: ws://127.0.0.1:4711/ws\n")
+	fmt.Printf("Doors: App Server, REST, MCP on http://127.0.0.1:6507/mcp. No more.\nMCP: http://127.0.0.1:6508/mcp\n")
 	select {
 	case <-term:
 		os.Exit(0)
@@ -106,6 +107,22 @@ func TestServerIsStartedAndStopped(t *testing.T) {
 		t.Error(err)
 	}
 	gone(t, r.PID())
+}
+
+func TestDoorsOfMCP(t *testing.T) {
+	var g harness.Group
+	defer g.Close()
+	s := fake(t, "polite")
+	s.Args = []string{"serve"}
+	r, err := g.StartServer(t.Context(), s)
+	if err != nil || r.MCP != "http://127.0.0.1:6507/mcp" {
+		t.Errorf("serves %q, %v", r.MCP, err)
+	}
+	s.Args = []string{"mcp"}
+	m, err := g.StartMCP(t.Context(), "mneme", s)
+	if err != nil || m.URL != "http://127.0.0.1:6508/mcp" {
+		t.Errorf("serves %q, %v", m.URL, err)
+	}
 }
 
 func TestChildrenGoToo(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -50,13 +51,14 @@ type Running struct {
 	*Process
 	Listen    string // base URL, such as ws://127.0.0.1:4500
 	WebSocket string // of the socket, such as ws://127.0.0.1:4500/ws
+	MCP       string // endpoint of the MCP server that `serve` has; "" = none
 }
 
 // HTTP is the base URL for plain requests.
 func (r *Running) HTTP() string { return "http" + strings.TrimPrefix(r.Listen, "ws") }
 
 // StartServer starts the server and returns once it has printed where it
-// listens (spec/app-server-core.md section 1.1).
+// listens (spec/app-server-core.md section 1.1); `serve` also names its doors.
 func (g *Group) StartServer(ctx context.Context, s Server) (*Running, error) {
 	r := &Running{}
 	args := s.Args
@@ -64,6 +66,7 @@ func (g *Group) StartServer(ctx context.Context, s Server) (*Running, error) {
 		args = []string{"server", "--listen", "ws://127.0.0.1:0"}
 	}
 	var typed, socket string
+	doors := !slices.Contains(args, "serve") // whether they were named, or never will be
 	p, err := g.start(ctx, command{
 		path: filepath.Join(s.Bin, "mneme"), args: args, dir: s.Dir, env: s.environ(), log: s.Log,
 		ready: func(line string) bool {
@@ -73,7 +76,10 @@ func (g *Group) StartServer(ctx context.Context, s Server) (*Running, error) {
 			if url, ok := strings.CutPrefix(line, "WebSocket: "); ok {
 				socket = strings.TrimSpace(url)
 			}
-			return typed != "" && socket != ""
+			if url, ok := mcpOf(line); ok {
+				doors, r.MCP = true, url
+			}
+			return typed != "" && socket != "" && doors
 		},
 	})
 	if err != nil {

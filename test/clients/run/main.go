@@ -48,6 +48,10 @@ type suite struct {
 	counts bool
 	// node is the oldest Node that the client runs on.
 	node version
+	// mcp says that the tests need MCP servers: the one within `mneme serve`, and
+	// `mneme mcp` in front of it, plain and with the fixtures of the conformance
+	// suite.
+	mcp bool
 }
 
 var suites = []suite{
@@ -55,13 +59,15 @@ var suites = []suite{
 	{name: "rest-ts", run: (*runner).nodeSuite, node: version{20, 0}, counts: true},
 	{name: "rest-py", run: (*runner).pythonSuite, counts: true},
 	{name: "cli", run: (*runner).nodeSuite, node: version{22, 19}},
+	{name: "mcp", run: (*runner).nodeSuite, node: version{20, 0}, mcp: true},
+	{name: "mcp-conformance", run: (*runner).conformance, node: version{22, 0}, mcp: true},
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.suites, "suite", "", "run only these suites, names with commas between")
 	flag.StringVar(&o.match, "match", "", "run only the tests whose name matches this pattern")
-	flag.StringVar(&o.bin, "bin", "", "take mneme and mockllm from this directory instead of building them")
+	flag.StringVar(&o.bin, "bin", "", "take mneme, mockllm and mcpfixture from this directory instead of building them")
 	flag.BoolVar(&o.verbose, "v", false, "print what the server logs")
 	flag.DurationVar(&o.limit, "timeout", 15*time.Minute, "limit for everything")
 	flag.Parse()
@@ -113,7 +119,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	if o.bin == "" {
-		if o.bin, err = harness.Build(ctx, "mneme", "mockllm"); err != nil {
+		if o.bin, err = harness.Build(ctx, "mneme", "mockllm", "mcpfixture"); err != nil {
 			return err
 		}
 	} else if o.bin, err = filepath.Abs(o.bin); err != nil {
@@ -160,17 +166,28 @@ func (r *runner) one(ctx context.Context, s suite, tmp string) error {
 	if err := spec.Connect(ctx, model); err != nil {
 		return err
 	}
+	if s.mcp {
+		serveMCP(&spec)
+	}
 	server, err := g.StartServer(ctx, spec)
 	if err != nil {
 		return err
 	}
 	calls := filepath.Join(tmp, "calls")
-	err = s.run(r, ctx, s, []string{
+	env := []string{
 		"MNEME_WS_URL=" + server.Listen, "MNEME_HTTP_URL=" + server.HTTP(),
 		"MNEME_MODEL=lmstudio/mock-1", "MNEME_MODEL_URL=" + model.URL,
 		"MNEME_BIN=" + filepath.Join(r.bin, "mneme"), "MNEME_WORKSPACE=" + filepath.Join(tmp, "workspace"),
 		"MNEME_CALLS=" + calls,
-	})
+	}
+	if s.mcp {
+		more, err := startMCP(ctx, &g, spec, server)
+		if err != nil {
+			return err
+		}
+		env = append(env, more...)
+	}
+	err = s.run(r, ctx, s, env)
 	switch {
 	case errors.Is(err, errSkipped):
 		return err

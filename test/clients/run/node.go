@@ -56,10 +56,7 @@ func ask(ctx context.Context, program string) (version, error) {
 
 // nodeSuite runs the test files of a folder with Node's own test runner.
 func (r *runner) nodeSuite(ctx context.Context, s suite, env []string) error {
-	if err := installNode(ctx, r.dir); err != nil {
-		return err
-	}
-	node, err := findNode(ctx, r.dir, s.node)
+	node, err := r.node(ctx, s, s.name)
 	if err != nil {
 		return err
 	}
@@ -75,6 +72,21 @@ func (r *runner) nodeSuite(ctx context.Context, s suite, env []string) error {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), env...)
 	return harness.Run(cmd)
+}
+
+// node is a Node for a suite, with its packages installed: those of all suites,
+// and those of a folder that has its own.
+func (r *runner) node(ctx context.Context, s suite, folder string) (string, error) {
+	if err := installNode(ctx, r.dir); err != nil {
+		return "", err
+	}
+	own := filepath.Join(r.dir, folder)
+	if _, err := os.Stat(filepath.Join(own, "package.json")); err == nil {
+		if err := installNode(ctx, own); err != nil {
+			return "", err
+		}
+	}
+	return findNode(ctx, r.dir, s.node)
 }
 
 // findNode is a Node that is new enough: $NODE, that of $PATH, or the one that

@@ -66,3 +66,36 @@ func TestSuitesAreChosenByName(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestConformanceIsJudged(t *testing.T) {
+	const good, bad = `[{"id":"a","status":"SUCCESS"},{"id":"b","status":"SKIPPED"}]`, `[{"id":"a","status":"FAILURE","errorMessage":"no such tool"}]`
+	for name, c := range map[string]struct {
+		scenario, checks string
+		fixtures         bool
+		code             int
+		want             string
+	}{
+		"passes":                    {"ping", good, false, 1, ""},
+		"fails":                     {"ping", bad, false, 1, "ping: a: no such tool"},
+		"needs fixtures":            {"tools-call-image", bad, false, 1, "no scenarios"},
+		"has its fixtures":          {"tools-call-image", bad, true, 1, "tools-call-image: a: no such tool"},
+		"needs none after all":      {"tools-call-image", good, false, 1, "passes without fixtures"},
+		"is not built":              {"tasks-lifecycle", bad, true, 0, "no scenarios"},
+		"a bad end":                 {"ping", good, true, 1, "the suite ended with 1"},
+		"a check that is no matter": {"server-stateless", strings.Replace(bad, `"a"`, `"sep-2575-missing-capability-http-400"`, 1), false, 1, ""},
+		"and with fixtures is":      {"server-stateless", strings.Replace(bad, `"a"`, `"sep-2575-missing-capability-http-400"`, 1), true, 1, "no such tool"},
+	} {
+		dir := t.TempDir()
+		folder := filepath.Join(dir, "server-"+c.scenario+"-2026-08-01T10-00-00-000Z")
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "checks.json"), []byte(c.checks), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := judge(dir, c.fixtures, c.code)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
