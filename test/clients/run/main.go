@@ -59,7 +59,6 @@ var suites = []suite{
 	{name: "rest-ts", run: (*runner).nodeSuite, node: version{20, 0}, counts: true},
 	{name: "rest-py", run: (*runner).pythonSuite, counts: true},
 	{name: "cli", run: (*runner).nodeSuite, node: version{22, 19}},
-	{name: "mcp", run: (*runner).nodeSuite, node: version{20, 0}, mcp: true},
 	{name: "mcp-conformance", run: (*runner).conformance, node: version{22, 0}, mcp: true},
 }
 
