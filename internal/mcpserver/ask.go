@@ -48,6 +48,7 @@ type ask struct {
 
 	mu       sync.Mutex
 	progress func(string) // of the call that follows the turn; guarded by mu
+	latest   string       // what was told last, for a call that begins to follow; guarded by mu
 	clock    *turnClock
 
 	// Of a held turn, by whoever took it from asks:
@@ -182,6 +183,7 @@ func (c *call) begin(ctx context.Context, ag *Agent) *ask {
 		Progress: func(what string) {
 			a.mu.Lock()
 			tell := a.progress
+			a.latest = what
 			a.mu.Unlock()
 			tell(what)
 		},
@@ -325,6 +327,9 @@ func (c *call) tellProgress(ctx context.Context, a *ask) *teller {
 	t := &teller{quit: make(chan struct{}), gone: make(chan struct{}), news: make(chan string, 1)}
 	a.mu.Lock()
 	a.progress = t.put
+	if a.latest != "" { // it was told before anybody followed
+		t.put(a.latest)
+	}
 	a.mu.Unlock()
 	go func() {
 		defer close(t.gone)
