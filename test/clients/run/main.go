@@ -59,6 +59,7 @@ var suites = []suite{
 	{name: "rest-ts", run: (*runner).nodeSuite, node: version{20, 0}, counts: true},
 	{name: "rest-py", run: (*runner).pythonSuite, counts: true},
 	{name: "cli", run: (*runner).nodeSuite, node: version{22, 19}},
+	{name: "mcp", run: (*runner).nodeSuite, node: version{20, 0}, mcp: true},
 	{name: "mcp-conformance", run: (*runner).conformance, node: version{22, 0}, mcp: true},
 }
 
@@ -166,7 +167,7 @@ func (r *runner) one(ctx context.Context, s suite, tmp string) error {
 		return err
 	}
 	if s.mcp {
-		serveMCP(&spec)
+		serveMCP(&spec, filepath.Join(tmp, "workspace"))
 	}
 	server, err := g.StartServer(ctx, spec)
 	if err != nil {

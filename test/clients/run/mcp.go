@@ -3,19 +3,19 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"mneme/test/harness"
 )
 
 const mcpToken = "token-of-the-client-tests"
 
-// serveMCP makes a server one with every door.
-func serveMCP(spec *harness.Server) {
+// serveMCP makes a server one with every door, whose turns work in the tests'
+// workspace.
+func serveMCP(spec *harness.Server, workspace string) {
 	spec.Args = []string{"serve", "--listen", "ws://127.0.0.1:0"}
-	spec.Env = append(spec.Env, mcpSettings()...)
+	spec.Env = append(spec.Env, "MCP_AUTH_TOKEN="+mcpToken, "MCP_PORT=0", "SESSION_CWD="+workspace)
 }
-
-func mcpSettings() []string { return []string{"MCP_AUTH_TOKEN=" + mcpToken, "MCP_PORT=0"} }
 
 // startMCP starts the servers in front of a server and returns what the tests
 // are told about all three.
@@ -24,7 +24,7 @@ func startMCP(ctx context.Context, g *harness.Group, spec harness.Server, server
 		return nil, errors.New("the server serves no MCP")
 	}
 	spec.Args = []string{"mcp"}
-	spec.Env = append(mcpSettings(), "LETTA_APP_SERVER_URL="+server.Listen)
+	spec.Env = append(slices.Clone(spec.Env), "LETTA_APP_SERVER_URL="+server.Listen)
 	bridge, err := g.StartMCP(ctx, "mneme", spec)
 	if err != nil {
 		return nil, err
